@@ -1,0 +1,51 @@
+# Every target works on a fresh clone with Python 3.11+ and nothing else: it makes its own .venv first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check lint types contracts agents bench vectors clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml uv.lock
+	@echo "onpath: setting up $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "onpath needs Python 3.11 or later ($(PYTHON) is older); use make PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.8"
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --quiet --frozen --inexact --python $(BIN)/python
+	@touch $@
+
+setup: $(STAMP)  ## make .venv with everything in it
+
+run: $(STAMP)  ## start the collector and show it judging four recorded agent runs (ARGS=--once leaves afterwards)
+	@$(BIN)/python -m onpath_collector.demo $(ARGS)
+
+test: $(STAMP)  ## the test suite
+	@$(BIN)/python -m pytest $(ARGS)
+
+vectors: $(STAMP)  ## the shared vectors alone (ARGS="--vectors DIR" for another folder)
+	@$(BIN)/python -m pytest tests/vectors $(ARGS)
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	@$(BIN)/mypy
+
+contracts: $(STAMP)
+	@$(BIN)/lint-imports
+
+agents: $(STAMP)  ## real agent frameworks against the collector, each in a cached venv of its own
+	@$(BIN)/python -m pytest tests/agents -m agents $(ARGS)
+
+check: lint types contracts test agents  ## what CI runs
+
+bench: $(STAMP)  ## measure speed and size on this machine
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

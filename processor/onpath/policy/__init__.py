@@ -1,0 +1,1 @@
+"""The policy file: what is declared, checked as a whole before anything runs."""

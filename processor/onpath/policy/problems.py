@@ -1,0 +1,52 @@
+"""Problems of a policy: gathered, never raised one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+ProblemKind: TypeAlias = Literal["policy", "plan-compile", "plan-schema"]
+
+
+def pointer(*parts: str | int) -> str:
+    """A JSON Pointer (RFC 6901) to the place that `parts` lead to."""
+    return "".join("/" + str(p).replace("~", "~0").replace("/", "~1") for p in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong at one place. `kind` decides the exit code (policy.md)."""
+
+    pointer: str
+    message: str
+    kind: ProblemKind = "policy"
+    file: str | None = None
+    line: int | None = None  # from 1
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file and self.line else self.file or ""
+        return ": ".join(p for p in (place, self.pointer, self.message) if p)
+
+
+class Problems:
+    """Errors and warnings found while loading, each with its pointer relative to what is being loaded."""
+
+    def __init__(self) -> None:
+        self.errors: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def error(self, at: str, message: str, kind: ProblemKind = "policy") -> None:
+        self.errors.append(Problem(at, message, kind))
+
+    def warn(self, at: str, message: str) -> None:
+        self.warnings.append(Problem(at, message))
+
+    def absorb(self, other: Problems, prefix: str) -> None:
+        """Takes over what was found below `prefix`."""
+        self.errors.extend(_below(other.errors, prefix))
+        self.warnings.extend(_below(other.warnings, prefix))
+
+
+def _below(problems: Iterable[Problem], prefix: str) -> Iterator[Problem]:
+    return (replace(p, pointer=prefix + p.pointer) for p in problems)

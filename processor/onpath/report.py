@@ -1,0 +1,142 @@
+"""What a check says: Evaluation, Finding, Result, Report (results.md section 1). Values only; `results` maps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+Severity: TypeAlias = Literal["low", "material", "critical"]
+Move: TypeAlias = Literal["same", "missing", "extra", "moved"]
+
+
+class Verdict(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+    @staticmethod
+    def of(labels: Sequence[Verdict]) -> Verdict:
+        """Fail if one fails, else unknown if one is unknown, else pass."""
+        for verdict in (Verdict.FAIL, Verdict.UNKNOWN):
+            if verdict in labels:
+                return verdict
+        return Verdict.PASS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing wrong, with the spans that show it."""
+
+    rule: str
+    message: str
+    severity: Severity = "material"
+    step: str | None = None
+    span_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignmentRow:
+    """One line of expected beside seen."""
+
+    move: Move
+    expected: str | None = None
+    seen: str | None = None
+    span_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a check needs a judge for. `judge` answers it by id, and `evaluate` is called again with the answers."""
+
+    id: str  # digest of all that the answer depends on
+    kind: Literal["prompt", "semantic", "rubric", "language"]
+    value: Any  # the only part of the trace that leaves for the judge
+    criterion: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A judge's word: held or not, or None with the reason why there is none."""
+
+    holds: bool | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Outcome of one check. `score` is exact and becomes a float only where it leaves.
+
+    `reason` is the machine-readable cause of an unknown label; `data` holds what only this kind of check has
+    (extracted steps, matched blocks), for callers in the same process.
+    """
+
+    name: str
+    label: Verdict
+    score: Fraction | None = None
+    explanation: str = ""
+    reason: str | None = None
+    findings: tuple[Finding, ...] = ()
+    alignment: tuple[AlignmentRow, ...] = ()
+    order_undetermined: bool = False
+    broken: str | None = None  # the evaluation itself failed: its `error.type`
+    questions: tuple[Question, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What was seen of the trace."""
+
+    root: bool
+    orphans: int
+    content: Literal["full", "partial", "none"]
+    spans: int
+    steps: int
+    late: int = 0
+    duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """All evaluations and the verdict of one workflow on one scope."""
+
+    trace_id: str
+    span_id: str
+    session: str | None
+    service: str | None
+    agent: str | None
+    workflow: str
+    verdict: Verdict
+    severity: Severity
+    end_ns: int | None  # end of the scope's span: where the evaluation span is clamped to
+    evaluations: tuple[Evaluation, ...]
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All results of one trace or session, under one policy."""
+
+    trace_id: str
+    session: str | None
+    service: str | None
+    complete: bool
+    release_reason: str
+    policy_fingerprint: str
+    results: tuple[Result, ...]
+    unmatched: Mapping[str, int] = field(default_factory=dict)  # why workflows gave no result, with counts
+    revision: int = 1
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst of the results; None without any."""
+        return Verdict.of([r.verdict for r in self.results]) if self.results else None
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        found = {q.id: q for r in self.results for e in r.evaluations for q in e.questions}
+        return tuple(found.values())

@@ -1,0 +1,1 @@
+"""From spans to steps (steps.md): what an agent did."""

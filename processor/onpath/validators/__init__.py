@@ -1,0 +1,1 @@
+"""The checks; each is independent of the others."""
