@@ -124,7 +124,7 @@ class Trace:
         session: str | None = None,
         release_reason: str | None = None,
     ) -> None:
-        """`release_reason` is the buffer's; None (offline) becomes `root_ended` when nothing is missing, else `idle`."""
+        """`release_reason` is the buffer's; None (offline) is `root_ended` when nothing is missing, else `idle`."""
         known: dict[tuple[str, str], Span] = {}
         count = 0
         for span in spans:

@@ -105,8 +105,8 @@ class Result:
     """All evaluations and the verdict of one workflow on one scope."""
 
     trace_id: str
-    span_id: str
-    session: str | None
+    span_id: str  # of the scope's own span
+    session: str | None  # that the trace was joined by; None for a trace judged by itself
     service: str | None
     agent: str | None
     workflow: str
@@ -115,6 +115,7 @@ class Result:
     end_ns: int | None  # end of the scope's span: where the evaluation span is clamped to
     evaluations: tuple[Evaluation, ...]
     coverage: Coverage
+    conversation: str | None = None  # the session that the scope's own spans name, joined by it or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
