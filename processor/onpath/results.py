@@ -20,7 +20,7 @@ from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, TraceFlags
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from onpath.report import Evaluation, Report, Result, Verdict
 
@@ -203,9 +203,7 @@ def _event(
     record = LogRecord(
         timestamp=result.end_ns or observed_ns,
         observed_timestamp=observed_ns,
-        trace_id=int(result.trace_id, 16),
-        span_id=int(result.span_id, 16),
-        trace_flags=TraceFlags(TraceFlags.SAMPLED),
+        context=set_span_in_context(NonRecordingSpan(_judged_span(result))),
         severity_number=severity,
         severity_text=severity.name,
         event_name=EVENT_NAME,
@@ -218,7 +216,7 @@ def _evaluation_span(
     report: Report, result: Result, resource: Resource, mode: SpanMode, judged_at_ns: int
 ) -> ReadableSpan:
     computed = bytes.fromhex(revision_id(result, report.revision))
-    judged = SpanContext(int(result.trace_id, 16), int(result.span_id, 16), is_remote=True)
+    judged = _judged_span(result)
     trace_id = int.from_bytes(computed) if mode == "linked" else judged.trace_id
     start = end = judged_at_ns if mode == "realtime" or result.end_ns is None else result.end_ns
     chosen = headline(result)
@@ -241,6 +239,11 @@ def _evaluation_span(
         end_time=end,
         instrumentation_scope=InstrumentationScope(SCOPE_NAME, version()),
     )
+
+
+def _judged_span(result: Result) -> SpanContext:
+    sampled = TraceFlags(TraceFlags.SAMPLED)
+    return SpanContext(int(result.trace_id, 16), int(result.span_id, 16), is_remote=True, trace_flags=sampled)
 
 
 def _deciding(result: Result, trace_id: int) -> list[Link]:
