@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml uv.lock
 setup: $(STAMP)  ## make .venv with everything in it
 
 run: $(STAMP)  ## start the collector and show it judging four recorded agent runs (ARGS=--once leaves afterwards)
-	@$(BIN)/python -m onpath_collector.demo $(ARGS)
+	@$(BIN)/python deploy/demo/run.py $(ARGS)
 
 test: $(STAMP)  ## the test suite
 	@$(BIN)/python -m pytest $(ARGS)

@@ -1,0 +1,90 @@
+"""What the collector says: log lines and one line a verdict, for people on a terminal and as JSON lines elsewhere.
+
+Everything goes to standard error; standard output is for data (`--report-file -`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from rich.console import Console as Terminal
+from rich.text import Text
+
+from onpath.cli.text import printable
+from onpath_collector.judging import Outcome, VerdictLine
+
+_log: Final = logging.getLogger("onpath")
+_STYLE: Final = {"pass": "green", "fail": "bold red", "unknown": "yellow"}
+_LEVEL_STYLE: Final = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
+
+
+def set_up_logging(form: Literal["auto", "console", "json"], level: str) -> None:
+    """Sends the log to standard error in the chosen form; `auto` is for people only on a terminal."""
+    handler: logging.Handler = _People() if form == "console" or (form == "auto" and sys.stderr.isatty()) else _Lines()
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("grpc").setLevel(logging.WARNING)
+
+
+class Console:
+    """One log record a verdict: passes as INFO, failures as WARNING, so that `log.level: warning` shows what is wrong."""
+
+    def export(self, outcome: Outcome) -> None:
+        for verdict in outcome.verdicts:
+            level = logging.WARNING if verdict.verdict == "fail" else logging.INFO
+            _log.log(level, "verdict", extra={"verdict": verdict, "revision": outcome.revision})
+
+
+class _People(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal = Terminal(stderr=True, soft_wrap=True, highlight=False)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = Text(datetime.fromtimestamp(record.created).strftime("%H:%M:%S "), style="dim")
+        verdict = getattr(record, "verdict", None)
+        if isinstance(verdict, VerdictLine):
+            line.append_text(verdict_text(verdict))
+        else:
+            line.append(printable(record.getMessage()), style=_LEVEL_STYLE.get(record.levelname, ""))
+        self._terminal.print(line)
+        if record.exc_info and record.exc_info[0]:
+            self._terminal.print(Text(logging.Formatter().formatException(record.exc_info), style="dim"))
+
+
+def verdict_text(verdict: VerdictLine) -> Text:
+    """`FAIL  refund  0.55  refund-agent  4bf92f...  why`, coloured."""
+    score = "  -  " if verdict.score is None else f"{verdict.score:5.2f}"
+    line = Text()
+    line.append(f"{verdict.verdict.upper():<8}", style=_STYLE[verdict.verdict])
+    line.append(f"{printable(verdict.workflow)}  ", style="bold")
+    line.append(f"{score}  {printable(verdict.service or '-')}  ")
+    line.append(verdict.trace_id, style="dim")
+    if verdict.finding:
+        line.append("  " + printable(verdict.finding))
+    return line
+
+
+class _Lines(logging.Handler):
+    """One JSON object a line: time, level, message; the fields of a verdict beside them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "message": printable(record.getMessage()),
+        }
+        verdict = getattr(record, "verdict", None)
+        if isinstance(verdict, VerdictLine):
+            found |= {k: getattr(verdict, k) for k in VerdictLine.__slots__} | {"revision": record.__dict__["revision"]}
+        fields = getattr(record, "fields", None)
+        if isinstance(fields, dict):
+            found |= fields
+        if record.exc_info and record.exc_info[0]:
+            found["exception"] = logging.Formatter().formatException(record.exc_info)
+        print(json.dumps(found, ensure_ascii=True), file=sys.stderr, flush=True)  # noqa: T201 - this is the log

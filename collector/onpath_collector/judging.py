@@ -1,0 +1,170 @@
+"""One released trace in, everything that leaves for it out: the work that a worker process does.
+
+Job (bytes of spans) -> otlp.decode -> Trace -> evaluate -> Report -> Outcome (JSON lines, console lines, OTLP bytes).
+Nothing here knows of processes, queues or clocks; `workers` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+
+from onpath import results
+from onpath.evaluate import evaluate
+from onpath.model import Trace
+from onpath.policy.model import Policy
+from onpath.report import Evaluation, Report, Result, Verdict
+from onpath.steps.model import Scope
+from onpath.validators.base import Context
+from onpath_collector.otlp import decode
+
+INSTANCE: Final = "service.instance.id"  # of the collector, on everything it emits: results are never judged again
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every job of a worker shares. `resource` describes this collector."""
+
+    policy: Policy
+    resource: Mapping[str, str]
+    span_mode: results.SpanMode = "clamped"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A released trace. `unknown` skips the checks: each is unknown for that reason (its time was over)."""
+
+    chunks: Sequence[bytes]
+    release_reason: str
+    judged_at_ns: int
+    session: str | None = None
+    revision: int = 1
+    late: int = 0
+    duplicates: int = 0
+    unknown: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictLine:
+    """What the console says of one Result."""
+
+    workflow: str
+    verdict: str
+    score: float | None
+    service: str | None
+    trace_id: str
+    finding: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What leaves for one trace. `spans` and `logs` are serialised OTLP export requests, empty for none."""
+
+    trace_id: str
+    revision: int
+    signature: str
+    lines: tuple[str, ...] = ()
+    verdicts: tuple[VerdictLine, ...] = ()
+    spans: bytes = b""
+    logs: bytes = b""
+    unmatched: Mapping[str, int] = field(default_factory=dict)
+    broken: tuple[str, ...] = ()  # evaluations that failed themselves: workflow/evaluation: error type
+
+
+def judge(job: Job, setup: Setup) -> Outcome:
+    """Judges one trace. Spans that this collector made itself are left out before anything looks at them."""
+    spans, logs = decode(job.chunks)
+    own = setup.resource.get(INSTANCE)
+    seen = Trace(
+        (s for s in spans if s.resource.attributes.get(INSTANCE) != own),
+        logs,
+        session=job.session,
+        release_reason=job.release_reason,
+    )
+    report = evaluate(seen, _silenced(setup.policy, job.unknown) if job.unknown else setup.policy)
+    return _outcome(_with_history(report, job), job, setup)
+
+
+def _with_history(report: Report, job: Job) -> Report:
+    counted = tuple(
+        replace(r, coverage=replace(r.coverage, late=job.late, duplicates=r.coverage.duplicates + job.duplicates))
+        for r in report.results
+    )
+    return replace(report, results=counted, revision=job.revision)
+
+
+def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
+    resource = Resource(dict(setup.resource))
+    spans = results.evaluation_spans(report, resource, setup.span_mode, job.judged_at_ns)
+    events = results.events(report, resource, job.judged_at_ns)
+    return Outcome(
+        trace_id=report.trace_id,
+        revision=report.revision,
+        signature=results.signature(report),
+        lines=tuple(_line(report, r, job.judged_at_ns) for r in report.results),
+        verdicts=tuple(_verdict(r) for r in report.results),
+        spans=encode_spans(spans).SerializeToString() if spans else b"",
+        logs=encode_logs(events).SerializeToString() if events else b"",
+        unmatched=dict(report.unmatched),
+        broken=tuple(
+            f"{r.workflow}/{e.name}: {e.broken}" for r in report.results for e in r.evaluations if e.broken is not None
+        ),
+    )
+
+
+def _line(report: Report, result: Result, judged_at_ns: int) -> str:
+    found: dict[str, Any] = results.result_json(report, result, judged_at_ns)
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+def _verdict(result: Result) -> VerdictLine:
+    chosen = results.headline(result)
+    scored = next((e.score for e in result.evaluations if e.score is not None), None)
+    findings = [f.message for e in result.evaluations for f in e.findings]
+    told = findings[0] if findings else None
+    if told is None and result.verdict is not Verdict.PASS and chosen is not None:
+        told = chosen.reason or chosen.explanation.partition("\n")[0]
+    return VerdictLine(
+        workflow=result.workflow,
+        verdict=str(result.verdict),
+        score=results.score(scored),
+        service=result.service,
+        trace_id=result.trace_id,
+        finding=told,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Silent:
+    """Stands in for a check whose time is over: unknown, whatever the scope holds."""
+
+    name: str
+    reason: str
+
+    def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
+        return (
+            Evaluation(name=self.name, label=Verdict.UNKNOWN, reason=self.reason, explanation=f"Unknown: {self.reason}."),
+        )
+
+
+def _silenced(policy: Policy, reason: str) -> Policy:
+    """The same workflows with each check unknown for one reason, so that a trace is accounted for without running them."""
+    return replace(
+        policy,
+        workflows=tuple(
+            replace(
+                w,
+                checks=tuple(
+                    replace(c, validator=_Silent("workflow_adherence" if c.key == "adherence" else c.key, reason))
+                    for c in w.checks
+                ),
+            )
+            for w in policy.workflows
+        ),
+    )

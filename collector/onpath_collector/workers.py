@@ -1,0 +1,247 @@
+"""Where traces are judged: worker processes that get bytes and give bytes, so that no check can hold up receiving.
+
+    Pool.run(job) -> least busy Worker -> frame on its stdin -> `python -m onpath_collector.workers` -> frame on stdout
+
+A frame is a length (4 bytes, big-endian) and a pickle; pickles pass only between this module and itself. A job over its
+time costs its worker: the process is killed, the jobs queued behind go to another, and the job raises JobTimeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import signal
+import struct
+import sys
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Final, Protocol
+
+from onpath_collector.judging import Job, Outcome, Setup, judge
+
+_MODULE: Final = "onpath_collector.workers"
+_LENGTH: Final = struct.Struct(">I")
+_DEPTH: Final = 4  # jobs handed to a worker at a time: it never waits for the loop between two small ones
+
+
+class JobTimeout(Exception):
+    """The job took longer than `evaluate.timeout`."""
+
+
+class JobFailed(Exception):
+    """The job raised, or took its process down; the message says how."""
+
+
+class Judge(Protocol):
+    """Runs jobs somewhere. `close` is safe without a job ever run, and twice."""
+
+    async def run(self, job: Job) -> Outcome: ...
+    async def set_up(self, setup: Setup) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Threaded:
+    """One thread of the collector's own process, for the smallest sidecars: over its time a check is abandoned."""
+
+    def __init__(self, setup: Setup, timeout: float) -> None:
+        self._setup = setup
+        self._timeout = timeout
+        self._thread = ThreadPoolExecutor(1, "onpath-judge")
+
+    async def set_up(self, setup: Setup) -> None:
+        self._setup = setup
+
+    async def run(self, job: Job) -> Outcome:
+        running = asyncio.get_running_loop().run_in_executor(self._thread, judge, job, self._setup)
+        try:
+            return await asyncio.wait_for(running, self._timeout)
+        except TimeoutError:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = ThreadPoolExecutor(1, "onpath-judge")
+            raise JobTimeout from None
+        except Exception as error:
+            raise JobFailed(f"{type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class Pool:
+    """Worker processes, started at the first job."""
+
+    def __init__(self, setup: Setup, timeout: float, processes: int) -> None:
+        self._setup = pickle.dumps(setup)
+        self._timeout = timeout
+        self._size = processes
+        self._workers: list[_Worker] = []
+        self._free = asyncio.Semaphore(processes * _DEPTH)
+        self._starting = asyncio.Lock()
+        self.killed = 0
+
+    async def set_up(self, setup: Setup) -> None:
+        """Jobs sent from now on are judged by this setup."""
+        self._setup = pickle.dumps(setup)
+        for worker in self._workers:
+            worker.send(self._setup)
+
+    async def run(self, job: Job) -> Outcome:
+        """Raises JobTimeout or JobFailed. A job whose worker died of another job is run again."""
+        async with self._free:
+            frame = pickle.dumps(job)
+            while True:
+                worker = await self._pick()
+                try:
+                    return await worker.run(frame)
+                except _Bystander:
+                    continue
+                except JobTimeout:
+                    self.killed += 1
+                    raise
+
+    async def _pick(self) -> _Worker:
+        async with self._starting:
+            self._workers = [w for w in self._workers if w.alive]
+            if len(self._workers) < self._size and all(w.load for w in self._workers):
+                self._workers.append(await _Worker.start(self._setup, self._timeout))
+            return min(self._workers, key=lambda w: w.load)
+
+    async def close(self) -> None:
+        for worker in self._workers:
+            await worker.stop()
+        self._workers = []
+
+
+class _Bystander(Exception):
+    """The worker died while this job waited behind the one that killed it."""
+
+
+class _Worker:
+    """One process. Jobs are answered in the order sent; the clock of the one at the head runs once it is under way."""
+
+    def __init__(self, process: asyncio.subprocess.Process, timeout: float) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self._timeout = timeout
+        self._pending: deque[asyncio.Future[Outcome]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._running = False
+        self._over_time = False
+        self.alive = True
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, setup: bytes, timeout: float) -> _Worker:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", _MODULE, stdin=pipe, stdout=pipe)
+        worker = cls(process, timeout)
+        worker.send(setup)
+        return worker
+
+    @property
+    def load(self) -> int:
+        return len(self._pending)
+
+    def send(self, frame: bytes) -> None:
+        self._stdin.write(_LENGTH.pack(len(frame)))
+        self._stdin.write(frame)
+
+    async def run(self, frame: bytes) -> Outcome:
+        if not self.alive:
+            raise _Bystander
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._pending.append(future)
+        self.send(frame)
+        if self._timer is None:
+            self._watch()
+        return await future
+
+    def _watch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pending and self._running:
+            self._timer = asyncio.get_running_loop().call_later(self._timeout, self._kill)
+
+    def _kill(self) -> None:
+        self._over_time = True
+        if self._process.returncode is None:
+            self._process.kill()
+
+    async def _read(self) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._receive()  # it is up: starting an interpreter is not a job's time
+            self._running = True
+            self._watch()
+            while True:
+                answer = await self._receive()
+                future = self._pending.popleft()
+                self._watch()
+                if future.done():
+                    continue
+                if isinstance(answer, Outcome):
+                    future.set_result(answer)
+                else:
+                    future.set_exception(JobFailed(answer))
+        await self._bury()
+
+    async def _receive(self) -> Any:
+        (size,) = _LENGTH.unpack(await self._stdout.readexactly(_LENGTH.size))
+        return pickle.loads(await self._stdout.readexactly(size))
+
+    async def _bury(self) -> None:
+        """The process has gone: the job at the head is why, the others are run again elsewhere."""
+        self.alive = False
+        if self._timer is not None:
+            self._timer.cancel()
+        code = await self._process.wait()
+        for position, future in enumerate(self._pending):
+            if future.done():
+                continue
+            if position:
+                future.set_exception(_Bystander())
+            elif self._over_time:
+                future.set_exception(JobTimeout())
+            else:
+                future.set_exception(JobFailed(f"the worker process ended with {code}"))
+        self._pending.clear()
+
+    async def stop(self) -> None:
+        self._stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), 1)
+        except TimeoutError:
+            self._process.kill()
+        await self._reader
+
+
+def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
+    """The worker process: setups and jobs in, outcomes or error texts out, until the pipe closes."""
+    setup: Setup | None = None
+    _send(sink, None)
+    while head := source.read(_LENGTH.size):
+        message: Any = pickle.loads(source.read(_LENGTH.unpack(head)[0]))
+        if isinstance(message, Setup):
+            setup = message
+            continue
+        assert setup is not None
+        try:
+            answer: Outcome | str = judge(message, setup)
+        except Exception as error:  # noqa: BLE001 - whatever a trace causes, its sender is told and the next is judged
+            answer = f"{type(error).__name__}: {error}"
+        _send(sink, answer)
+
+
+def _send(sink: IO[bytes], message: object) -> None:
+    frame = pickle.dumps(message)
+    sink.write(_LENGTH.pack(len(frame)) + frame)
+    sink.flush()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the collector, which drains first
+    own_stdout = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what a library prints must not end up between frames
+    _serve(sys.stdin.buffer, own_stdout)
