@@ -23,9 +23,10 @@ class Problem:
     kind: ProblemKind = "policy"
     file: str | None = None
     line: int | None = None  # from 1
+    column: int | None = None  # from 1
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.file and self.line else self.file or ""
+        place = ":".join(str(p) for p in (self.file, self.line, self.column) if p)
         return ": ".join(p for p in (place, self.pointer, self.message) if p)
 
 
