@@ -1,0 +1,79 @@
+"""What receivers share: the one consumer they call, what it answers, and what is counted.
+
+A receiver turns a transport into `Consumer` calls and the consumer's answer into the transport's words. The consumer
+takes a request whole or not at all: when it raises, nothing of the request has been kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Signal = Literal["traces", "metrics", "logs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A request was taken. `items` are its spans, data points or log records, of which `rejected` were invalid.
+
+    `message` is for the sender's eyes: why items were rejected, or a warning. English, empty when all is well.
+    """
+
+    items: int
+    rejected: int = 0
+    message: str = ""
+
+
+class Refused(Exception):
+    """Not now: the sender is to come back after `retry_after` seconds. `reason` is a label of the counter."""
+
+    def __init__(self, reason: str, retry_after: float = 1.0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class TooLarge(Exception):
+    """The request is over the receiver's limit, as sent or after decompression; the message says so."""
+
+
+class Consumer(Protocol):
+    """Where every receiver puts its requests: serialised Export...ServiceRequest messages, as they came.
+
+    Called on the event loop; returns without waiting. Raises `Refused` to have the sender come back and
+    `onpath_collector.otlp.DecodeError` for bytes that are no such message; anything else is a fault of ours.
+    """
+
+    def traces(self, request: bytes) -> Accepted: ...
+
+    def metrics(self, request: bytes) -> Accepted: ...
+
+    def logs(self, request: bytes) -> Accepted: ...
+
+
+@dataclass(slots=True)
+class ReceiverCounts:
+    """One signal over one transport. `refused` may come again, `failed` must not; both by reason."""
+
+    requests: int = 0  # accepted
+    items: int = 0  # accepted, those with invalid ids left out
+    rejected: int = 0  # items with invalid ids, in accepted requests
+    refused: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+
+    def accept(self, accepted: Accepted) -> None:
+        self.requests += 1
+        self.items += accepted.items - accepted.rejected
+        self.rejected += accepted.rejected
+
+
+def consume(consumer: Consumer, signal: Signal) -> Callable[[bytes], Accepted]:
+    """The consumer's method for a signal."""
+    methods: dict[Signal, Callable[[bytes], Accepted]] = {
+        "traces": consumer.traces,
+        "metrics": consumer.metrics,
+        "logs": consumer.logs,
+    }
+    return methods[signal]
