@@ -1,0 +1,220 @@
+"""The forward queue of one signal: what was acknowledged goes to the downstream, byte for byte, or is counted.
+
+    enqueue(bytes, items) -> queue, bounded in requests and bytes -> senders, several at once -> sent | failed by reason
+
+A sender owns its request until it is settled: it waits and retries by itself while the others go on, so one request
+that a downstream will not have does not hold up the rest. At any time, for items and for requests,
+accepted = sent + failed (all reasons) + queued, where queued includes what is being sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from onpath_collector.downstream import Delivered, Failed, Outcome, Retry, Sender
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """Seconds. The wait between attempts grows from `initial` by `multiplier` up to `max`; `elapsed` 0 is for ever."""
+
+    initial: float = 5.0
+    multiplier: float = 1.5
+    max: float = 30.0
+    elapsed: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardSettings:
+    queue_requests: int = 1000
+    queue_bytes: int = 256 << 20
+    concurrency: int = 8  # requests being sent at once
+    retry: RetrySettings = RetrySettings()
+
+
+@dataclass(slots=True)
+class Counts:
+    """Requests and their items (spans, data points, log records) since the start; `queued` is now."""
+
+    accepted_requests: int = 0
+    accepted_items: int = 0
+    sent_requests: int = 0
+    sent_items: int = 0
+    failed_requests: Counter[str] = field(default_factory=Counter)
+    failed_items: Counter[str] = field(default_factory=Counter)  # with `partial_success`: items of sent requests
+    queued_requests: int = 0
+    queued_items: int = 0
+    queued_bytes: int = 0
+    retries: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    body: bytes
+    items: int
+    settled: Callable[[str | None], None] | None
+
+
+class Forwarder:
+    """Owned by one event loop. `clock` and `sleep` are time for the retries, in seconds."""
+
+    def __init__(
+        self,
+        settings: ForwardSettings,
+        sender: Sender,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.counts = Counts()
+        self._settings = settings
+        self._sender = sender
+        self._clock = clock
+        self._sleep = sleep
+        self._waiting: deque[_Request] = deque()
+        self._work = asyncio.Semaphore(0)
+        self._hurry = asyncio.Event()  # set while draining: waits between attempts end
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told: set[str] = set()
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._run()) for _ in range(self._settings.concurrency)]
+
+    def fits(self, size: int) -> bool:
+        """Whether a request of so many bytes may be accepted now."""
+        counts, settings = self.counts, self._settings
+        return counts.queued_requests < settings.queue_requests and counts.queued_bytes + size <= settings.queue_bytes
+
+    def enqueue(self, body: bytes, items: int, settled: Callable[[str | None], None] | None = None) -> None:
+        """Takes a request over, whether it fits or not: asking first is the admission's part.
+
+        `settled` is called once, with None when the downstream has the request, else with why it was dropped; not for
+        what is left at `close`.
+        """
+        self._waiting.append(_Request(body, items, settled))
+        counts = self.counts
+        counts.accepted_requests += 1
+        counts.accepted_items += items
+        counts.queued_requests += 1
+        counts.queued_items += items
+        counts.queued_bytes += len(body)
+        self._idle.clear()
+        self._work.release()
+
+    async def drain(self, deadline: float) -> bool:
+        """Sends what is queued, also what waits for its next attempt, until the clock reads `deadline`.
+
+        Whether all was settled. What is left stays queued.
+        """
+        self._hurry.set()
+        await _either(self._idle.wait(), self._sleep(max(0.0, deadline - self._clock())))
+        return self._idle.is_set()
+
+    async def close(self, dropped: str | None = "shutdown") -> None:
+        """Stops sending. What is left is counted as failed for the reason `dropped`; None leaves it queued, for
+        a journal to bring back. Safe without start and again."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._sender.close()
+        while dropped is not None and self._waiting:
+            self._fail(self._waiting.popleft(), dropped)
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.acquire()
+            request = self._waiting.popleft()
+            try:
+                await self._deliver(request)
+            except asyncio.CancelledError:
+                self._waiting.append(request)
+                raise
+            except Exception:
+                log.exception("a fault of the collector while a request was settled")
+
+    async def _deliver(self, request: _Request) -> None:
+        retry = self._settings.retry
+        first, wait = self._clock(), retry.initial
+        while True:
+            outcome = await self._send(request.body)
+            if isinstance(outcome, Delivered):
+                return self._sent(request, outcome)
+            self._tell(outcome)
+            if isinstance(outcome, Failed):
+                return self._fail(request, outcome.reason)
+            pause = outcome.after or wait
+            if retry.elapsed and self._clock() + pause - first > retry.elapsed:
+                return self._fail(request, "retry_exhausted")
+            self.counts.retries += 1
+            await self._pause(pause)
+            wait = min(wait * retry.multiplier, retry.max)
+
+    async def _send(self, body: bytes) -> Outcome:
+        try:
+            return await self._sender.send(body)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost what was acknowledged
+            return Retry("internal", message=repr(error))
+
+    async def _pause(self, seconds: float) -> None:
+        if self._hurry.is_set():
+            await self._sleep(seconds)
+        else:
+            await _either(self._hurry.wait(), self._sleep(seconds))
+
+    def _sent(self, request: _Request, outcome: Delivered) -> None:
+        rejected = min(max(outcome.rejected, 0), request.items)
+        self.counts.sent_requests += 1
+        self.counts.sent_items += request.items - rejected
+        if rejected:
+            self.counts.failed_items["partial_success"] += rejected
+        if outcome.rejected or outcome.message:
+            self._tell(outcome)
+        self._settle(request, None)
+
+    def _fail(self, request: _Request, reason: str) -> None:
+        self.counts.failed_requests[reason] += 1
+        self.counts.failed_items[reason] += request.items
+        self._settle(request, reason)
+
+    def _settle(self, request: _Request, reason: str | None) -> None:
+        counts = self.counts
+        counts.queued_requests -= 1
+        counts.queued_items -= request.items
+        counts.queued_bytes -= len(request.body)
+        if not counts.queued_requests:
+            self._idle.set()
+        if request.settled is not None:
+            request.settled(reason)
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Logs each kind of trouble once: it comes with every request, and is counted."""
+        if isinstance(outcome, Delivered):
+            kind, what = "partial_success", f"accepted a request in part, {outcome.rejected} items rejected"
+        elif isinstance(outcome, Retry):
+            kind, what = outcome.reason, "is not taking requests, they are kept and retried"
+        else:
+            kind, what = outcome.reason, "refused a request for good, it is dropped"
+        if kind not in self._told:
+            self._told.add(kind)
+            log.warning("the downstream %s (%s: %s); further ones are only counted", what, kind, outcome.message)
+
+
+async def _either(*awaitables: Awaitable[object]) -> None:
+    """Until the first is done; the others are cancelled."""
+    tasks = [asyncio.ensure_future(each) for each in awaitables]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
