@@ -1,0 +1,69 @@
+"""The real collector as a child process: started by its command, awaited by its ready line, stopped by SIGTERM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.support.onpath import COMMAND
+from tests.support.processes import Child
+from tests.support.waiting import until
+
+READY = r"(?i)\bready\b"
+PORT = r"\bgrpc\b\D*127\.0\.0\.1:(\d+)"
+
+Result = dict[str, Any]
+
+
+class Collector:
+    """`with Collector(policy, folder) as collector`: it listens at `endpoint` and writes results to `report_file`.
+
+    Leaving stops it with SIGTERM and asserts exit code 0; `results` may be read afterwards too.
+    """
+
+    def __init__(self, policy: Path, folder: Path, *options: str) -> None:
+        self.report_file = folder / "reports.jsonl"
+        self._command = [
+            *COMMAND,
+            "collector",
+            *("--policy", str(policy), "--grpc", "127.0.0.1:0", "--report-file", str(self.report_file)),
+            *("--settle-delay", "1s", *options),
+        ]
+
+    def __enter__(self) -> Collector:
+        self.process = Child(self._command)
+        try:
+            line = self.process.wait_for_line(READY)
+            found = self.process.wait_for_line(PORT)
+        except BaseException:
+            self.process.stop()
+            raise
+        assert line.string == found.string, f"the ready line names no gRPC port: {line.string}"
+        self.endpoint = f"http://127.0.0.1:{found[1]}"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        code = self.process.stop()
+        if error is None:
+            assert code == 0, f"the collector ended with {code}:\n{self.process.output}"
+
+    @property
+    def output(self) -> str:
+        return self.process.output
+
+    @property
+    def results(self) -> list[Result]:
+        """What the report file holds so far, whole lines only."""
+        text = self.report_file.read_text(encoding="utf-8") if self.report_file.exists() else ""
+        return [json.loads(line) for line in text.split("\n")[:-1]]
+
+    def wait_for(self, wanted: Callable[[Result], bool], patience: float = 30) -> list[Result]:
+        """The results that `wanted` holds for, once there is one. Raises AssertionError when time is up."""
+        return until(
+            lambda: [result for result in self.results if wanted(result)],
+            lambda: f"a result; there are {self.results}, and the collector said:\n{self.output}",
+            patience,
+        )
