@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
 
+from onpath.policy.problems import pointer
 from onpath.policy.yaml import Document, read_text
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -53,6 +54,14 @@ def _size(value: object) -> object:
         return int(float(found[1]) * _SIZES[found[2]])
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("expected a size with its unit, such as 64MiB, or a number of bytes")
+    return value
+
+
+def _workers(value: object) -> object:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)  # from the environment
+    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError("expected auto, or the number of worker processes (0: judge in the collector's own process)")
     return value
 
 
@@ -129,7 +138,7 @@ class ForwardConfig(_Part):
 
 
 class EvaluateConfig(_Part):
-    workers: Literal["auto"] | Annotated[int, Field(ge=0)] = "auto"
+    workers: Annotated[Literal["auto"] | int, BeforeValidator(_workers)] = "auto"
     timeout: Duration = 5.0
     queue: Annotated[int, Field(ge=1)] = 1000
 
@@ -163,8 +172,8 @@ class Settings(BaseSettings):
         env_prefix="ONPATH_",
         env_nested_delimiter="__",
         env_ignore_empty=True,
+        validate_default=False,
     )
-    _file: ClassVar[Mapping[str, Any]] = {}
 
     receivers: ReceiversSettings = ReceiversSettings()
     buffer: BufferConfig = BufferConfig()
@@ -174,3 +183,115 @@ class Settings(BaseSettings):
     policy: str | dict[str, Any] | list[Any] | None = None
     shutdown_timeout: Duration = 20.0
     log: LogConfig = LogConfig()
+
+
+def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
+    """The settings in force: options over `ONPATH_*` variables over the file at `path` over defaults.
+
+    `options` are nested like the file. Raises ConfigError with all problems, OSError where the file can't be read.
+    """
+    document = Document("")
+    if path is not None:
+        document = read_text(path.read_text(encoding="utf-8"), str(path))
+    data, problems = _filled_in(document)
+    if document.problems or problems:
+        raise ConfigError([str(p) for p in document.problems] + problems)
+
+    class Loaded(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=data))
+
+    try:
+        return Loaded(**options)
+    except ValidationError as error:
+        raise ConfigError(sorted({_told(e, document, options) for e in error.errors()})) from None
+    except SettingsError as error:
+        raise ConfigError([f"environment: {error}"]) from None
+
+
+def shown(settings: Settings) -> dict[str, Any]:
+    """What is in force, for `--print-config`: header values are secrets and stay hidden."""
+    found = settings.model_dump(mode="json")
+    for part in (found["forward"], found["results"]):
+        part["headers"] = dict.fromkeys(part["headers"], "(hidden)")
+    return found
+
+
+def _filled_in(document: Document) -> tuple[dict[str, Any], list[str]]:
+    problems: list[str] = []
+
+    def fill(value: Any, at: str) -> Any:
+        if isinstance(value, dict):
+            return {k: fill(v, at + pointer(k)) for k, v in value.items()}
+        if isinstance(value, list):
+            return [fill(v, at + pointer(i)) for i, v in enumerate(value)]
+        return _ENV.sub(lambda m: variable(m, at), value) if isinstance(value, str) else value
+
+    def variable(found: re.Match[str], at: str) -> str:
+        default: str | None = found[2]
+        value = os.environ.get(found[1], default)
+        if value is None:
+            problems.append(f"{_place(document, at)}: {at}: the environment variable {found[1]} is not set")
+            return ""
+        return value
+
+    if document.data is None:
+        return {}, problems
+    if not isinstance(document.data, dict):
+        return {}, [f"{document.name}:1: expected a mapping of settings"]
+    return fill(document.data, ""), problems
+
+
+def _told(error: ErrorDetails, document: Document, options: Mapping[str, Any]) -> str:
+    """One problem in one line: where it was written, which setting, what was meant."""
+    path = [str(p) for p in error["loc"] if isinstance(p, int) or p not in _UNION_BRANCHES]
+    at = pointer(*path)
+    if error["type"] == "extra_forbidden":
+        known = sorted(_known(path[:-1]))
+        close = get_close_matches(path[-1], known, 1)
+        message = "unknown setting" + (f"; did you mean {close[0]}?" if close else f"; known here: {', '.join(known)}")
+    else:
+        message = error["msg"].removeprefix("Value error, ")
+    variable = "ONPATH_" + "__".join(path).upper()
+    if _holds(options, path):
+        place = "command line"
+    elif variable in os.environ:
+        place = f"environment variable {variable}"
+    else:
+        place = _place(document, at)
+    return f"{place}: {at}: {message}"
+
+
+_UNION_BRANCHES: Final = frozenset({"literal['auto']", "int", "str", "dict[str,any]", "list[any]"})
+
+
+def _holds(data: Any, path: list[str]) -> bool:
+    for part in path:
+        if not isinstance(data, Mapping) or part not in data:
+            return False
+        data = data[part]
+    return True
+
+
+def _place(document: Document, at: str) -> str:
+    place = document.place(at)
+    return f"{document.name}:{place.line}" if place else document.name or "settings"
+
+
+def _known(path: list[str]) -> Iterator[str]:
+    """Names of the settings below a path."""
+    model: Any = Settings
+    for part in path:
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return
+        model = annotation
+    yield from model.model_fields

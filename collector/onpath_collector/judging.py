@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -23,8 +23,6 @@ from onpath.report import Evaluation, Report, Result, Verdict
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
 from onpath_collector.otlp import decode
-
-INSTANCE: Final = "service.instance.id"  # of the collector, on everything it emits: results are never judged again
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,7 @@ class Outcome:
     signature: str
     lines: tuple[str, ...] = ()
     verdicts: tuple[VerdictLine, ...] = ()
+    evaluations: int = 0
     spans: bytes = b""
     logs: bytes = b""
     unmatched: Mapping[str, int] = field(default_factory=dict)
@@ -78,16 +77,10 @@ class Outcome:
 
 
 def judge(job: Job, setup: Setup) -> Outcome:
-    """Judges one trace. Spans that this collector made itself are left out before anything looks at them."""
+    """Judges one trace."""
     spans, logs = decode(job.chunks)
-    own = setup.resource.get(INSTANCE)
-    seen = Trace(
-        (s for s in spans if s.resource.attributes.get(INSTANCE) != own),
-        logs,
-        session=job.session,
-        release_reason=job.release_reason,
-    )
-    report = evaluate(seen, _silenced(setup.policy, job.unknown) if job.unknown else setup.policy)
+    trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
+    report = evaluate(trace, _silenced(setup.policy, job.unknown) if job.unknown else setup.policy)
     return _outcome(_with_history(report, job), job, setup)
 
 
@@ -109,6 +102,7 @@ def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
         signature=results.signature(report),
         lines=tuple(_line(report, r, job.judged_at_ns) for r in report.results),
         verdicts=tuple(_verdict(r) for r in report.results),
+        evaluations=len(events),
         spans=encode_spans(spans).SerializeToString() if spans else b"",
         logs=encode_logs(events).SerializeToString() if events else b"",
         unmatched=dict(report.unmatched),
@@ -149,12 +143,14 @@ class _Silent:
 
     def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
         return (
-            Evaluation(name=self.name, label=Verdict.UNKNOWN, reason=self.reason, explanation=f"Unknown: {self.reason}."),
+            Evaluation(
+                name=self.name, label=Verdict.UNKNOWN, reason=self.reason, explanation=f"Unknown: {self.reason}."
+            ),
         )
 
 
 def _silenced(policy: Policy, reason: str) -> Policy:
-    """The same workflows with each check unknown for one reason, so that a trace is accounted for without running them."""
+    """The same workflows with each check unknown for one reason: the trace is accounted for, no check runs."""
     return replace(
         policy,
         workflows=tuple(

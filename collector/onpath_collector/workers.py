@@ -133,10 +133,10 @@ class _Worker:
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, setup: bytes, timeout: float) -> _Worker:
+    async def start(cls, setup: bytes, job_timeout: float) -> _Worker:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", _MODULE, stdin=pipe, stdout=pipe)
-        worker = cls(process, timeout)
+        worker = cls(process, job_timeout)
         worker.send(setup)
         return worker
 

@@ -32,7 +32,7 @@ def set_up_logging(form: Literal["auto", "console", "json"], level: str) -> None
 
 
 class Console:
-    """One log record a verdict: passes as INFO, failures as WARNING, so that `log.level: warning` shows what is wrong."""
+    """One log record a verdict: INFO, failures WARNING, so that `log.level: warning` shows what is wrong."""
 
     def export(self, outcome: Outcome) -> None:
         for verdict in outcome.verdicts:
@@ -75,7 +75,9 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         found: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "message": printable(record.getMessage()),
         }

@@ -1,0 +1,92 @@
+"""Results as OTLP to where people already look: evaluation spans on the traces signal, events on the logs signal.
+
+Outcome.spans, Outcome.logs (serialised requests) -> gathered for a moment -> one request -> forward queue of the signal.
+
+Serialised protobuf messages of one type, put one after another, are one message with all their repeated fields, so
+gathering is joining bytes. Results can't be refused like a sender can: over the queue's bounds they are dropped, with a
+count. A backend without the service (Phoenix and MLflow take no logs) switches that signal off, with one log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+
+from onpath_collector.forward import Forwarder
+from onpath_collector.judging import Outcome
+
+_log: Final = logging.getLogger("onpath")
+_GATHER: Final = 0.2  # seconds; nobody waits for a result, and one request a trace would be many
+_GATHER_BYTES: Final = 1 << 20
+
+
+class _Signal:
+    def __init__(self, name: str, forwarder: Forwarder) -> None:
+        self.forwarder = forwarder
+        self.dropped: Counter[str] = Counter()
+        self._name = name
+        self._gathered: list[bytes] = []
+        self._items = 0
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._off = False
+
+    def add(self, body: bytes, items: int) -> None:
+        if self._off:
+            self.dropped["switched_off"] += items
+            return
+        self._gathered.append(body)
+        self._items += items
+        self._size += len(body)
+        if self._size >= _GATHER_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER, self.flush)
+
+    def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._gathered:
+            return
+        body, items = b"".join(self._gathered), self._items
+        self._gathered, self._items, self._size = [], 0, 0
+        if self.forwarder.fits(len(body)):
+            self.forwarder.enqueue(body, items, self._settled)
+        else:
+            self.dropped["queue_full"] += items
+
+    def _settled(self, reason: str | None) -> None:
+        if reason == "unimplemented" and not self._off:
+            self._off = True
+            _log.warning("results: the backend takes no OTLP %s; they are no longer sent there", self._name)
+
+
+class OtlpResults:
+    """Sends what outcomes hold. `dropped` counts results by signal and reason; what the queues lose they count."""
+
+    def __init__(self, traces: Forwarder, logs: Forwarder) -> None:
+        self._signals = {"traces": _Signal("traces", traces), "logs": _Signal("logs", logs)}
+
+    @property
+    def dropped(self) -> dict[str, Counter[str]]:
+        return {name: signal.dropped for name, signal in self._signals.items()}
+
+    def start(self) -> None:
+        for signal in self._signals.values():
+            signal.forwarder.start()
+
+    def export(self, outcome: Outcome) -> None:
+        if outcome.spans:
+            self._signals["traces"].add(outcome.spans, len(outcome.verdicts))
+        if outcome.logs:
+            self._signals["logs"].add(outcome.logs, outcome.evaluations)
+
+    async def close(self, deadline: float) -> None:
+        """Sends what is left until the forwarders' clock reads `deadline`."""
+        for signal in self._signals.values():
+            signal.flush()
+        await asyncio.gather(*(s.forwarder.drain(deadline) for s in self._signals.values()))
+        await asyncio.gather(*(s.forwarder.close() for s in self._signals.values()))
