@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 AttributeValue: TypeAlias = Any
@@ -21,6 +22,21 @@ STATUS_ERROR: Final = 2
 
 FLAG_REMOTE_KNOWN: Final = 0x100  # OTLP span flags: whether the parent is remote is known ...
 FLAG_REMOTE: Final = 0x200  # ... and it is
+
+
+class NotCaptured(Enum):
+    """The value was not recorded: different from null and from empty."""
+
+    NOT_CAPTURED = "not captured"
+
+    def __repr__(self) -> str:
+        return "NOT_CAPTURED"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+NOT_CAPTURED: Final = NotCaptured.NOT_CAPTURED
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from onpath.model import NOT_CAPTURED as NOT_CAPTURED
 from onpath.model import Attributes, Resource
 
 Kind: TypeAlias = Literal["llm", "tool", "agent", "span"]
@@ -16,19 +16,6 @@ Nested: TypeAlias = Literal["agents_as_steps", "flatten"]
 Usage: TypeAlias = Mapping[str, int | float]  # METRIC or MODEL:METRIC to a number (flow.md section 9)
 
 
-class NotCaptured(Enum):
-    """The value was not recorded: different from null and from empty."""
-
-    NOT_CAPTURED = "not captured"
-
-    def __repr__(self) -> str:
-        return "NOT_CAPTURED"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-NOT_CAPTURED: Final = NotCaptured.NOT_CAPTURED
 Value: TypeAlias = Any  # a JSON value, or NOT_CAPTURED
 
 
