@@ -10,7 +10,7 @@ from tests.agents.conftest import POLICY
 from tests.agents.support.programs import Run, run
 from tests.agents.support.venvs import Unavailable
 from tests.support.collector import Collector
-from tests.support.otlp_sink import OtlpSink
+from tests.support.otlp_sink import SIGNALS, OtlpSink
 
 pytestmark = pytest.mark.agents
 
@@ -30,9 +30,9 @@ def test_no_error_where_metrics_and_logs_have_nowhere_to_go(openai: str, tmp_pat
     assert result["verdict"] == "pass"
 
 
-def test_the_application_would_tell_of_an_error(openai: str) -> None:
-    """The control: behind an endpoint that knows traces alone, the same application does complain."""
-    with OtlpSink(signals=["trace"]) as traces_only:
-        app = application(f"http://{traces_only.address}", openai, "-control")
-    assert "metrics" in app.stderr, str(app)
-    assert "logs" in app.stderr, str(app)
+@pytest.mark.parametrize("missing", ["metrics", "logs"])
+def test_the_application_would_tell_of_an_error(openai: str, missing: str) -> None:
+    """The control: where one of the services is missing, the same application does complain."""
+    with OtlpSink(signals={*SIGNALS} - {missing}) as lacking:
+        app = application(f"http://{lacking.address}", openai, f"-without-{missing}")
+    assert f"Failed to export {missing}" in app.stderr, str(app)
