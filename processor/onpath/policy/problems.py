@@ -26,8 +26,12 @@ class Problem:
     column: int | None = None  # from 1
 
     def __str__(self) -> str:
+        """One line; for a fault of a plan a second one says where, since plan.md fixes the first."""
         place = ":".join(str(p) for p in (self.file, self.line, self.column) if p)
-        return ": ".join(p for p in (place, self.pointer, self.message) if p)
+        if self.kind == "policy":
+            return ": ".join(p for p in (place, self.pointer, self.message) if p)
+        at = " ".join(p for p in (place, self.pointer) if p)
+        return self.message + (f"\n  at {at}" if at else "")
 
 
 class Problems:
@@ -51,3 +55,18 @@ class Problems:
 
 def _below(problems: Iterable[Problem], prefix: str) -> Iterator[Problem]:
     return (replace(p, pointer=prefix + p.pointer) for p in problems)
+
+
+class PolicyError(ValueError):
+    """A policy that is not used: everything that is wrong with it, in order of file and line."""
+
+    def __init__(self, problems: Iterable[Problem], warnings: Iterable[Problem] = ()) -> None:
+        self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+    @property
+    def exit_code(self) -> int:
+        """4 when every problem is a plan compile fault, 5 when every one is a schema fault of a plan, else 2."""
+        kinds = {p.kind for p in self.problems}
+        return {frozenset({"plan-compile"}): 4, frozenset({"plan-schema"}): 5}.get(frozenset(kinds), 2)
