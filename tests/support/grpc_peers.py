@@ -1,4 +1,4 @@
-"""The two ends around the collector, both real gRPC on loopback: a downstream that answers as told, and a raw sender."""
+"""The two ends around the collector, real gRPC on loopback: a downstream that answers as told, and a raw sender."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_le
 
 @dataclass(frozen=True)
 class Take:
-    """Accept the request; `rejected` and `message` go into partial_success, also when empty if `say` is set."""
+    """Accept the request; `rejected` and `message` go into partial_success, which stays unset without them."""
 
     rejected: int = 0
     message: str = ""
@@ -166,9 +166,9 @@ class RawClient:
         request: bytes,
         *,
         compression: grpc.Compression | None = None,
-        timeout: float = 20,
+        patience: float = 20,
     ) -> Reply:
-        call = self._channel.unary_unary(method)(request, compression=compression, timeout=timeout)
+        call = self._channel.unary_unary(method)(request, compression=compression, timeout=patience)
         try:
             body = await call
         except aio.AioRpcError as error:

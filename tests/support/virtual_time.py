@@ -36,6 +36,7 @@ class VirtualTime:
 
     async def next(self) -> None:
         """Goes forward to the next who sleeps, if there is one."""
+        await settle()
         if self._sleepers:
             await self.advance(max(0.0, self._sleepers[0][0] - self.now))
 
