@@ -1,0 +1,25 @@
+"""`make bench`: measures speed and size on this machine. `ARGS="collector"` runs only the modules named."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import benchmarks
+
+
+def main(names: list[str]) -> None:
+    found = sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_"))
+    unknown = set(names) - set(found)
+    if unknown:
+        sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(found)}")
+    for name in names or found:
+        module = importlib.import_module(f"benchmarks.{name}")
+        if hasattr(module, "main"):
+            print(f"\n== {name}", flush=True)
+            module.main()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
