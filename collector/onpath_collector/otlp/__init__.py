@@ -1,0 +1,22 @@
+"""OTLP protobuf <-> what the buffer and the core need: the only reader of protobuf spans and log records.
+
+Received bytes -> `split` -> one Chunk of bytes and small tuples a trace -> the buffer -> `decode` -> Span values.
+Protobuf messages never leave this package: a retained sub-message keeps its whole request in memory.
+"""
+
+from onpath_collector.otlp.decode import decode
+from onpath_collector.otlp.split import COMPLETE, Batch, Chunk, Evidence, SpanIndex, Wanted, split, split_logs
+from onpath_collector.otlp.wire import DecodeError
+
+__all__ = [
+    "COMPLETE",
+    "Batch",
+    "Chunk",
+    "DecodeError",
+    "Evidence",
+    "SpanIndex",
+    "Wanted",
+    "decode",
+    "split",
+    "split_logs",
+]

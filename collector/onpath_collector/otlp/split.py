@@ -1,0 +1,224 @@
+"""Takes received requests apart by trace: bytes and small tuples for the buffer, evidence from log records.
+
+`split` parses a request once, notes of every span what the buffer must know, and keeps the bytes. Attributes are read
+only in requests whose bytes hold a key that matters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN
+from onpath_collector.otlp.decode import attributes_of
+from onpath_collector.otlp.wire import by_trace, parse
+
+COMPLETE: Final = "onpath.trace.complete"  # attribute with which a sender marks its trace as complete
+INSTANCE: Final = "service.instance.id"
+
+SpanIndex: TypeAlias = tuple[bytes, bytes, bool, int, int]
+"""span id, parent span id (empty for none), whether the parent is remote, start and end in Unix nanoseconds."""
+
+_REMOTE: Final = FLAG_REMOTE_KNOWN | FLAG_REMOTE
+_ZERO_TRACE: Final = bytes(16)
+_ZERO_SPAN: Final = bytes(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `split` looks for in attributes.
+
+    A span that has all of `root_attributes` (values compared as text) is a declared root. `group_by` is the attribute
+    whose value names the session. Spans of a resource whose `service.instance.id` is `own_instance` are in no chunk:
+    they are this collector's results, come back.
+    """
+
+    root_attributes: Mapping[str, str] = field(default_factory=dict)
+    group_by: str | None = None
+    own_instance: str | None = None
+
+
+@dataclass(slots=True)
+class Chunk:
+    """The spans of one trace in one request. `data` is a serialised TracesData with these spans and no others."""
+
+    trace_id: bytes
+    data: bytes
+    spans: list[SpanIndex]
+    complete: bool = False  # a span carries the mark
+    session: str | None = None  # of the earliest span that names one, else of a resource
+    roots: tuple[bytes, ...] = ()  # ids of declared roots
+    links: tuple[bytes, ...] = ()  # ids of other traces that these spans link to
+
+
+@dataclass(slots=True)
+class Batch:
+    """A request, taken apart. `spans` were in it, of which `rejected` (by reason) and `own` are in no chunk."""
+
+    chunks: list[Chunk]
+    spans: int = 0
+    own: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    message: str = ""  # why the first of them was rejected, in English, for partial_success
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The events of one request that name spans of one trace. `data` is a serialised LogsData with just these."""
+
+    trace_id: bytes
+    data: bytes
+    records: int
+
+
+_NOTHING: Final = Wanted()
+
+
+def split(data: bytes, wanted: Wanted = _NOTHING) -> Batch:
+    """Takes an ExportTraceServiceRequest (or TracesData) apart by trace, in order of first appearance.
+
+    Unknown fields stay in the chunks' bytes. A request of a single trace with nothing to leave out becomes a chunk of
+    these very bytes. Spans with a wrong trace, span or parent id (length, all zero; an all-zero parent is none) are
+    left out and counted. Raises DecodeError.
+    """
+    request = parse(ExportTraceServiceRequest, data)
+    batch = Batch([])
+    if wanted.own_instance and wanted.own_instance.encode() in data:
+        batch.own = _leave_out_own(request, wanted.own_instance)
+    chunks: dict[bytes, Chunk] = {}
+    for resource_spans in request.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            _index(scope_spans.spans, chunks, batch, data)
+    batch.chunks = list(chunks.values())
+    batch.spans = sum(len(c.spans) for c in batch.chunks) + batch.rejected.total() + batch.own
+    _note_attributes(request, chunks, data, wanted)
+    if len(chunks) > 1 or batch.rejected or batch.own:
+        sound = _is_sound if batch.rejected else None
+        for trace_id, (part, _) in by_trace(request, "resource_spans", "scope_spans", "spans", sound).items():
+            chunks[trace_id].data = part
+    return batch
+
+
+def _index(spans: Iterable[Any], chunks: dict[bytes, Chunk], batch: Batch, data: bytes) -> None:
+    """Notes each span in the chunk of its trace. The hot loop of receiving: every field read here is 50 ns a span."""
+    current = b""
+    chunk: Chunk | None = None
+    for span in spans:
+        trace_id, span_id, parent_id = span.trace_id, span.span_id, span.parent_span_id
+        if len(span_id) != 8 or span_id == _ZERO_SPAN or (parent_id and len(parent_id) != 8):
+            _reject(span, batch)
+            continue
+        if chunk is None or trace_id != current:
+            known = chunks.get(trace_id)
+            if known is None:
+                if len(trace_id) != 16 or trace_id == _ZERO_TRACE:
+                    _reject(span, batch)
+                    continue
+                known = chunks[trace_id] = Chunk(trace_id, data, [])
+            chunk, current = known, trace_id
+        if parent_id == _ZERO_SPAN:
+            parent_id = b""
+        remote = bool(parent_id) and span.flags & _REMOTE == _REMOTE
+        chunk.spans.append((span_id, parent_id, remote, span.start_time_unix_nano, span.end_time_unix_nano))
+        if span.links:
+            _note_links(span, chunk)
+
+
+def _note_links(span: Any, chunk: Chunk) -> None:
+    targets = (link.trace_id for link in span.links)
+    chunk.links = tuple(dict.fromkeys([*chunk.links, *(t for t in targets if len(t) == 16 and t != chunk.trace_id)]))
+
+
+def _fault(span: Any) -> tuple[str, str]:
+    """Which of a span's ids is wrong, and how; empty for a sound span."""
+    for name, value, length in (("trace_id", span.trace_id, 16), ("span_id", span.span_id, 8)):
+        if len(value) != length:
+            return name, f"{name} of {len(value)} bytes, expected {length}"
+        if not any(value):
+            return name, f"{name} all zero"
+    if len(span.parent_span_id) not in (0, 8):
+        return "parent_span_id", f"parent_span_id of {len(span.parent_span_id)} bytes, expected 8"
+    return "", ""
+
+
+def _is_sound(span: Any) -> bool:
+    return _fault(span)[0] == ""
+
+
+def _reject(span: Any, batch: Batch) -> None:
+    name, fault = _fault(span)
+    batch.rejected[name] += 1
+    batch.message = batch.message or f"span {span.name[:100]!r}: {fault}"
+
+
+def _leave_out_own(request: ExportTraceServiceRequest, instance: str) -> int:
+    """Takes this collector's own resources out of a request; how many spans they had."""
+    spans = 0
+    for i in reversed(range(len(request.resource_spans))):
+        group = request.resource_spans[i]
+        if attributes_of(group.resource.attributes).get(INSTANCE) == instance:
+            spans += sum(len(scope.spans) for scope in group.scope_spans)
+            del request.resource_spans[i]
+    return spans
+
+
+def _note_attributes(
+    request: ExportTraceServiceRequest, chunks: Mapping[bytes, Chunk], data: bytes, wanted: Wanted
+) -> None:
+    """Reads marks, declared roots and sessions, where the request's bytes hold their keys at all."""
+    roots = wanted.root_attributes if all(k.encode() in data for k in wanted.root_attributes) else {}
+    group_by = wanted.group_by if wanted.group_by and wanted.group_by.encode() in data else None
+    if not (roots or group_by or COMPLETE.encode() in data):
+        return
+    named: dict[bytes, tuple[tuple[int, int, bytes], str]] = {}  # trace -> the earliest span with a session
+    for resource_spans in request.resource_spans:
+        shared = _session(attributes_of(resource_spans.resource.attributes).get(group_by)) if group_by else None
+        for span in (s for scope_spans in resource_spans.scope_spans for s in scope_spans.spans):
+            chunk = chunks.get(span.trace_id)
+            if chunk is None or not _is_sound(span):
+                continue
+            attributes = attributes_of(span.attributes)
+            chunk.complete = chunk.complete or attributes.get(COMPLETE) is True
+            if roots and all(_text(attributes.get(k)) == v for k, v in roots.items()):
+                chunk.roots += (span.span_id,)
+            if group_by is None:
+                continue
+            chunk.session = chunk.session or shared
+            session = _session(attributes.get(group_by))
+            if session is not None:
+                found = ((span.start_time_unix_nano, span.end_time_unix_nano, span.span_id), session)
+                named[chunk.trace_id] = min(named.get(chunk.trace_id, found), found)
+    for trace_id, (_, session) in named.items():
+        chunks[trace_id].session = session
+
+
+def _session(value: Any) -> str | None:
+    """What `onpath.recordings.session_value` takes for a session: text or an integer, not empty."""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def split_logs(data: bytes) -> list[Evidence]:
+    """The events that name a span among the log records of an ExportLogsServiceRequest (or LogsData), by trace.
+
+    Events are records with an event name; instrumentations that log message content log it so. Raises DecodeError.
+    """
+    request = parse(ExportLogsServiceRequest, data)
+    parts = by_trace(request, "resource_logs", "scope_logs", "log_records", _is_evidence)
+    return [Evidence(trace_id, part, records) for trace_id, (part, records) in parts.items()]
+
+
+def _is_evidence(record: Any) -> bool:
+    if len(record.trace_id) != 16 or len(record.span_id) != 8 or not (any(record.trace_id) and any(record.span_id)):
+        return False
+    return bool(record.event_name) or any(a.key == "event.name" for a in record.attributes)

@@ -1,0 +1,77 @@
+"""What splitting and decoding share: parsing with one kind of error, and putting serialised records back together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError as _ProtobufError
+from google.protobuf.message import Message
+
+M = TypeVar("M", bound=Message)
+
+_RESOURCES: Final = b"\x0a"  # wire tag of resource_spans and resource_logs: field 1, length-delimited ...
+_INSIDE: Final = b"\x12"  # ... and of scope_spans, spans, scope_logs and log_records: field 2
+
+
+class DecodeError(ValueError):
+    """Bytes that are no such OTLP message."""
+
+
+def parse(kind: type[M], data: bytes) -> M:
+    """Raises DecodeError, whatever the bytes."""
+    try:
+        return kind.FromString(data)
+    except _ProtobufError:
+        raise DecodeError(f"not a serialised {kind.DESCRIPTOR.full_name} of {len(data)} bytes") from None
+
+
+def by_trace(
+    request: Any, outer: str, middle: str, inner: str, chosen: Callable[[Any], bool] | None = None
+) -> dict[bytes, tuple[bytes, int]]:
+    """The records of each trace, serialised under their resources and scopes with all unknown fields, and their number.
+
+    Protobuf lets the fields of a message stand in any order, so an emptied scope followed by its records is the scope
+    again, and no record is copied as a message. `request` is taken apart on the way and of no use afterwards.
+    """
+    traces: dict[bytes, list[bytes]] = {}
+    counts: dict[bytes, int] = {}
+    for group in getattr(request, outer):
+        groups: dict[bytes, list[bytes]] = {}
+        for scope in getattr(group, middle):
+            scopes: dict[bytes, list[bytes]] = {}
+            for record in getattr(scope, inner):
+                if chosen is None or chosen(record):
+                    scopes.setdefault(record.trace_id, []).append(record.SerializeToString())
+            scope.ClearField(inner)
+            head = scope.SerializeToString()
+            for trace_id, records in scopes.items():
+                counts[trace_id] = counts.get(trace_id, 0) + len(records)
+                groups.setdefault(trace_id, []).append(_joined(head, _INSIDE, records))
+        group.ClearField(middle)
+        head = group.SerializeToString()
+        for trace_id, parts in groups.items():
+            traces.setdefault(trace_id, []).append(_joined(head, _INSIDE, parts))
+    request.ClearField(outer)
+    head = request.SerializeToString()
+    return {trace_id: (_joined(head, _RESOURCES, parts), counts[trace_id]) for trace_id, parts in traces.items()}
+
+
+def _joined(head: bytes, tag: bytes, parts: Iterable[bytes]) -> bytes:
+    pieces = [head]
+    for part in parts:
+        pieces += (tag, _varint(len(part)), part)
+    return b"".join(pieces)
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
