@@ -230,11 +230,13 @@ def rss(pid: int) -> float:
 
 def wait_for_lines(path: Path, count: int) -> None:
     deadline = time.monotonic() + 120
+    found = 0
     while time.monotonic() < deadline:
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
+        found = path.read_bytes().count(b"\n") if path.exists() else 0
+        if found >= count:
             return
         time.sleep(0.2)
-    raise TimeoutError(f"{path.read_bytes().count(b'\n') if path.exists() else 0} of {count} verdicts")
+    raise TimeoutError(f"{found} of {count} verdicts")
 
 
 if __name__ == "__main__":
