@@ -1,8 +1,11 @@
 """One cached virtual environment for each agent program: frameworks pin OpenTelemetry against each other.
 
-`requirements/NAME.txt` pins every package (made by `uv pip compile` from NAME.in). The environment lies under
-.cache/agents/NAME/DIGEST, the digest being that of the pins and of the Python that runs the tests, and is made on
-demand by uv from its shared download cache.
+`requirements/NAME.txt` pins every package; it is made anew from NAME.in by
+
+    uv pip compile --universal --no-header --python-version 3.11 NAME.in -o NAME.txt
+
+The environment lies under .cache/agents/NAME/DIGEST, the digest being that of the pins and of the Python that runs the
+tests, and is made on demand by uv from its shared download cache.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def _uv(*arguments: str) -> None:
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
         raise Unavailable("there is no uv to make the environment with")
-    command = [uv, "--quiet", "--no-config", *arguments]
+    command = [uv, "--quiet", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
