@@ -217,6 +217,15 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
         raise ConfigError([f"environment: {error}"]) from None
 
 
+def problems_of(path: Path) -> list[str]:
+    """What `onpath validate` prints of a configuration file: nothing for a good one. Raises OSError."""
+    try:
+        load_settings(path, {})
+    except ConfigError as error:
+        return error.problems
+    return []
+
+
 def shown(settings: Settings) -> dict[str, Any]:
     """What is in force, for `--print-config`: header values are secrets and stay hidden."""
     found = settings.model_dump(mode="json")

@@ -41,6 +41,7 @@ class Job:
     chunks: Sequence[bytes]
     release_reason: str
     judged_at_ns: int
+    evidence: Sequence[bytes] = ()
     session: str | None = None
     revision: int = 1
     late: int = 0
@@ -78,7 +79,7 @@ class Outcome:
 
 def judge(job: Job, setup: Setup) -> Outcome:
     """Judges one trace."""
-    spans, logs = decode(job.chunks)
+    spans, logs = decode(job.chunks, job.evidence)
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
     report = evaluate(trace, _silenced(setup.policy, job.unknown) if job.unknown else setup.policy)
     return _outcome(_with_history(report, job), job, setup)

@@ -1,9 +1,9 @@
-"""The collector put together: owns the loop's clock, what is started and stopped in which order, and the counts.
+"""The collector put together: which parts there are, how they are wired, what starts and stops in which order.
 
-    receiver -> Service.traces(bytes) -> split -> forward queue, TraceBuffer        (one call, nothing waits)
-    TraceBuffer -> released traces -> Judge (worker processes) -> Outcome -> exporters
+    receiver -> Intake.traces(bytes) -> split -> forward queue, TraceBuffer        (one call, nothing waits)
+    TraceBuffer -> released traces -> Judging -> Judge (worker processes) -> Outcome -> exporters
 
-The only module that wires things and reads a clock.
+The only module that reads a clock.
 """
 
 from __future__ import annotations
@@ -13,26 +13,187 @@ import logging
 import signal
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final
 
 from onpath.policy.model import Policy
 from onpath.results import version
-from onpath_collector.buffer import BufferSettings, Released, TraceBuffer
+from onpath_collector.buffer import TraceBuffer
 from onpath_collector.config import ForwardConfig, Settings
-from onpath_collector.downstream import Downstream, GrpcSender, is_own_endpoint
-from onpath_collector.downstream import Signal as TelemetrySignal
+from onpath_collector.counts import Ledger
+from onpath_collector.downstream import Downstream, GrpcSender, Signal, is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.exporters.console import Console
 from onpath_collector.exporters.otlp import OtlpResults
 from onpath_collector.exporters.report_file import ReportFile
 from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
-from onpath_collector.judging import INSTANCE, Job, Outcome, Setup
-from onpath_collector.otlp import Batch, count_items, split
-from onpath_collector.receivers.base import Accepted, Refused
+from onpath_collector.intake import Intake
+from onpath_collector.judging import Setup
+from onpath_collector.otlp import Wanted
 from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings, ListenError
-from onpath_collector.workers import JobFailed, JobTimeout, Judge, Pool, Threaded
+from onpath_collector.release import Release
+from onpath_collector.workers import Judge, Pool, Threaded
 
 log: Final = logging.getLogger("onpath")
+
+_SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
+
+
+class StartError(Exception):
+    """The collector can't start. `exit_code`: 2 for its configuration, 1 for a port or file that can't be had."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Service:
+    """One collector on one event loop. `stop` is safe without `start`, and twice."""
+
+    def __init__(self, settings: Settings, policy: Policy | None) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._instance = str(uuid.uuid4())
+        self.forwarders = _forwarders(settings.forward)
+        self.buffer = TraceBuffer(settings.buffer.buffer_settings(), time.monotonic())
+        self._report_file: ReportFile | None = None
+        self._otlp_results = _otlp_results(settings)
+        self.release = Release(
+            self.buffer,
+            self._judge() if policy is not None else None,
+            clock=time.monotonic,
+            wall_clock=time.time_ns,
+            parallel=max(1, settings.evaluate.processes) * 4,
+            queue=settings.evaluate.queue,
+        )
+        wanted = Wanted(settings.buffer.root_attributes, settings.buffer.group_by, self._instance)
+        self.intake = Intake(self.buffer, self.forwarders, wanted, self.release.schedule, clock=time.monotonic)
+        self._receiver = GrpcReceiver(GrpcSettings(**settings.receivers.grpc.model_dump()), self.intake)
+        self._stopped = False
+
+    async def start(self) -> str:
+        """Starts everything; the address of the gRPC receiver. Raises StartError, and then nothing is left running."""
+        try:
+            exporters: list[ResultExporter] = [Console()]
+            if self._settings.results.report_file is not None:
+                self._report_file = ReportFile(self._settings.results.report_file)
+                exporters.append(self._report_file)
+            if self._otlp_results is not None:
+                exporters.append(self._otlp_results)
+                self._otlp_results.start()
+            for forwarder in self.forwarders.values():
+                forwarder.start()
+            self.release.start(exporters)
+            address = await self._receiver.start()
+        except ListenError as error:
+            await self.stop()
+            raise StartError(str(error), 1) from None
+        except OSError as error:
+            await self.stop()
+            raise StartError(f"report file {error.filename}: {error.strerror}", 1) from None
+        endpoints = {self._settings.forward.endpoint, self._settings.results.endpoint} - {None}
+        for endpoint in endpoints:
+            if endpoint is not None and is_own_endpoint(endpoint, [address]):
+                await self.stop()
+                raise StartError(f"the downstream {endpoint} is this collector itself ({address})", 2)
+        return address
+
+    async def stop(self) -> None:
+        """Stops accepting, judges what is open as `shutdown`, sends results, drains the queues, closes; in time."""
+        if self._stopped:
+            return
+        self._stopped = True
+        deadline = time.monotonic() + self._settings.shutdown_timeout
+        share = self._settings.shutdown_timeout / 4  # kept for the results, when judging or the downstream drag on
+        await self._receiver.stop(min(5.0, share))
+        forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
+        await self.release.stop(deadline - share)
+        if self._otlp_results is not None:
+            await self._otlp_results.close(deadline - share / 2)
+        await forwarding
+        await asyncio.gather(*(f.close() for f in self.forwarders.values()))
+        if self._report_file is not None:
+            self._report_file.close()
+
+    def ledger(self) -> Ledger:
+        return Ledger(**self.release.sums(), **self.intake.sums())
+
+    def _judge(self) -> Judge:
+        settings = self._settings.evaluate
+        assert self._policy is not None
+        setup = Setup(self._policy, _resource(self._instance), self._settings.results.spans)
+        if settings.processes == 0:
+            return Threaded(setup, settings.timeout)
+        return Pool(setup, settings.timeout, settings.processes)
+
+
+async def serve(settings: Settings, policy: Policy | None) -> None:
+    """Runs a collector until SIGTERM or SIGINT; a third signal ends the process at once. Raises StartError."""
+    service = Service(settings, policy)
+    asked = asyncio.Event()
+    _on_signals(asked)
+    address = await service.start()
+    log.info("%s", _ready(settings, policy, address), extra={"fields": {"grpc": address}})
+    if policy is None:
+        log.warning("no policy: traces are passed on and counted, not judged (--policy PATH)")
+    await asked.wait()
+    log.info("stopping: open traces are judged, queues are sent (at most %g s)", settings.shutdown_timeout)
+    await service.stop()
+    ledger = service.ledger()
+    log.info("stopped; %s", ledger, extra={"fields": ledger.fields()})
+
+
+def _on_signals(asked: asyncio.Event) -> None:
+    count = 0
+
+    def on_signal() -> None:
+        nonlocal count
+        count += 1
+        asked.set()
+        if count >= 3:
+            signal.raise_signal(signal.SIGKILL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+
+
+def _ready(settings: Settings, policy: Policy | None, address: str) -> str:
+    judged = "no policy" if policy is None else f"{len(policy.workflows)} workflow(s), policy {policy.fingerprint[:12]}"
+    onward = settings.forward.endpoint or "nowhere"
+    return f"onpath {version()} ready: OTLP/gRPC on {address}, {judged}, forwarding to {onward}"
+
+
+def _resource(instance: str) -> Mapping[str, str]:
+    return {"service.name": "onpath", "service.version": version(), "service.instance.id": instance}
+
+
+def _forward_settings(config: ForwardConfig) -> ForwardSettings:
+    retry = RetrySettings(**config.retry.model_dump())
+    return ForwardSettings(queue_requests=config.queue.requests, queue_bytes=config.queue.bytes, retry=retry)
+
+
+def _forwarders(config: ForwardConfig) -> dict[Signal, Forwarder]:
+    """One a signal; none without a downstream."""
+    if config.endpoint is None:
+        return {}
+    downstream = Downstream(
+        endpoint=config.endpoint, headers=config.headers, compression=config.compression, timeout=config.timeout
+    )
+    return {s: Forwarder(_forward_settings(config), GrpcSender(downstream, s)) for s in _SIGNALS}
+
+
+def _otlp_results(settings: Settings) -> OtlpResults | None:
+    """Results go to their own endpoint, else where the agent's telemetry goes."""
+    endpoint = settings.results.endpoint or settings.forward.endpoint
+    if endpoint is None:
+        return None
+    headers = settings.results.headers if settings.results.endpoint else settings.forward.headers
+    downstream = Downstream(
+        endpoint=endpoint,
+        headers=headers,
+        compression=settings.forward.compression,
+        timeout=settings.forward.timeout,
+    )
+    limits = _forward_settings(settings.forward)
+    traces = Forwarder(limits, GrpcSender(downstream, "traces"))
+    return OtlpResults(traces, Forwarder(limits, GrpcSender(downstream, "logs")))

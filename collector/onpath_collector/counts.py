@@ -1,0 +1,50 @@
+"""What the collector has done with everything it was sent; the sums that must add up at any time (collector.md 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class TraceCounts:
+    """Openings of traces: started = judged (by outcome) + dropped (by reason) + open."""
+
+    judged: Counter[str] = field(default_factory=Counter)  # pass, fail, unknown, unmatched, no_policy, unchanged
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The two sums, as they stand now."""
+
+    traces_started: int
+    traces_judged: int
+    traces_dropped: dict[str, int]
+    traces_open: int
+    spans_received: int
+    spans_forwarded: int
+    spans_dropped: dict[str, int]
+    spans_queued: int
+
+    @property
+    def adds_up(self) -> bool:
+        traces = self.traces_judged + sum(self.traces_dropped.values()) + self.traces_open
+        spans = self.spans_forwarded + sum(self.spans_dropped.values()) + self.spans_queued
+        return traces == self.traces_started and spans == self.spans_received
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __str__(self) -> str:
+        return (
+            f"traces: {self.traces_started} started = {self.traces_judged} judged + {_sum(self.traces_dropped)} dropped"
+            f" + {self.traces_open} open; spans: {self.spans_received} received = {self.spans_forwarded} forwarded"
+            f" + {_sum(self.spans_dropped)} dropped + {self.spans_queued} queued"
+        )
+
+
+def _sum(dropped: dict[str, int]) -> str:
+    told = ", ".join(f"{n} {reason}" for reason, n in sorted(dropped.items()))
+    return f"{sum(dropped.values())}" + (f" ({told})" if told else "")

@@ -1,0 +1,180 @@
+"""From released to reported: watches the buffer's deadlines, has each released trace judged, hands outcomes to exporters.
+
+    timer at the next deadline -> TraceBuffer.tick -> queue (bounded) -> Judge.run -> Outcome -> exporters
+
+What is released is accounted for here: every trace ends as judged (by outcome) or dropped (by reason).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from onpath_collector.buffer import Released, TraceBuffer
+from onpath_collector.counts import TraceCounts
+from onpath_collector.exporters.base import ResultExporter
+from onpath_collector.judging import Job, Outcome
+from onpath_collector.workers import JobFailed, JobTimeout, Judge
+
+log: Final = logging.getLogger("onpath")
+_STEP: Final = 200  # traces taken from the buffer at once, so that a flood of them never holds up the loop
+
+
+class Release:
+    """Owned by the loop. `judge` None: there is no policy, and what is released counts as judged, `no_policy`."""
+
+    def __init__(
+        self,
+        buffer: TraceBuffer,
+        judge: Judge | None,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], int],
+        parallel: int,
+        queue: int,
+    ) -> None:
+        """`clock` is the buffer's, in seconds; `wall_clock` gives nanoseconds since the Unix epoch."""
+        self.counts = TraceCounts()
+        self._buffer = buffer
+        self._judge = judge
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._parallel = parallel
+        self._queue: asyncio.Queue[Released] = asyncio.Queue()
+        self._limit = queue
+        self._exporters: Sequence[ResultExporter] = ()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told: set[str] = set()
+
+    def start(self, exporters: Sequence[ResultExporter]) -> None:
+        self._exporters = exporters
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._parallel)]
+
+    def schedule(self) -> None:
+        """Sets the timer to the buffer's next deadline; called whenever that may have moved."""
+        deadline = self._buffer.next_deadline()
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        self._set_timer(deadline)
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer_at = at
+        self._timer = loop.call_later(max(0.0, at - self._clock()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        room = min(_STEP, self._limit - self._queue.qsize())
+        if room > 0:
+            for released in self._buffer.tick(self._clock(), room):
+                self._take(released)
+            self.schedule()  # no room: the next trace judged does it
+
+    def _take(self, released: Released) -> None:
+        if self._judge is None:
+            self.counts.judged["no_policy"] += 1
+        else:
+            self._queue.put_nowait(released)
+
+    async def _work(self) -> None:
+        while True:
+            released = await self._queue.get()
+            try:
+                await self._settle(released)
+            finally:
+                self._queue.task_done()
+                self.schedule()
+
+    async def _settle(self, released: Released) -> None:
+        outcome = await self._judged(released)
+        if outcome is None:
+            self.counts.dropped["evaluation_failed"] += 1
+            return
+        before = self._buffer.settle(released.trace_id, outcome.signature)
+        if released.revision > 1 and before == outcome.signature:
+            self.counts.judged["unchanged"] += 1
+            return
+        self.counts.judged[_label(outcome)] += 1
+        for broken in outcome.broken:
+            self._tell("broken", f"a check failed by itself and is unknown: {broken}")
+        for exporter in self._exporters:
+            exporter.export(outcome)
+
+    async def _judged(self, released: Released) -> Outcome | None:
+        """A trace whose checks can't be finished is run once more without them: unknown, for that reason."""
+        assert self._judge is not None
+        reason = None
+        for _ in range(2):
+            try:
+                return await self._judge.run(self._job(released, reason))
+            except JobTimeout:
+                reason = "evaluation_timeout"
+                self._tell(reason, f"trace {released.trace_id.hex()} took too long to judge; its checks are unknown")
+            except JobFailed as error:
+                reason = "evaluation_failed"
+                self._tell(reason, f"trace {released.trace_id.hex()} could not be judged: {error}")
+        return None
+
+    def _job(self, released: Released, unknown: str | None = None) -> Job:
+        return Job(
+            chunks=released.chunks,
+            evidence=released.evidence,
+            release_reason=released.reason,
+            judged_at_ns=self._wall_clock(),
+            session=released.session,
+            revision=released.revision,
+            late=released.late,
+            duplicates=released.duplicates,
+            unknown=unknown,
+        )
+
+    def _tell(self, kind: str, message: str) -> None:
+        """Logs each kind of trouble once; all are counted."""
+        if kind not in self._told:
+            self._told.add(kind)
+            log.error("%s; further ones are only counted", message)
+
+    async def stop(self, deadline: float) -> None:
+        """Judges everything open as `shutdown` until the clock reads `deadline`; what is left is counted as dropped."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for released in self._buffer.drain(self._clock()):
+            self._take(released)
+        if self._tasks:
+            try:
+                async with asyncio.timeout(max(0.0, deadline - self._clock())):
+                    await self._queue.join()
+            except TimeoutError:
+                log.warning("stopped with %d traces not judged", self._unjudged())
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if left := self._unjudged():
+            self.counts.dropped["shutdown"] += left
+        if self._judge is not None:
+            await self._judge.close()
+
+    def sums(self) -> dict[str, Any]:
+        """The traces' half of the ledger; a trace released and not yet judged is still open."""
+        return {
+            "traces_started": self._buffer.counts.traces_started,
+            "traces_judged": self.counts.judged.total(),
+            "traces_dropped": dict(self.counts.dropped),
+            "traces_open": self._buffer.open_traces + self._unjudged(),
+        }
+
+    def _unjudged(self) -> int:
+        """Released, neither judged nor dropped: waiting or being judged."""
+        return self._buffer.counts.released.total() - self.counts.judged.total() - self.counts.dropped.total()
+
+
+def _label(outcome: Outcome) -> str:
+    """The worst verdict of the trace's results, or `unmatched` without any."""
+    found = {v.verdict for v in outcome.verdicts}
+    return next((label for label in ("fail", "unknown", "pass") if label in found), "unmatched")
