@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import Final
+from typing import Any, Final
 
 from onpath_collector.otlp import DecodeError
 from onpath_collector.receivers.base import TooLarge
 
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32  # tells the two apart by their headers
-_INLINE: Final = 1 << 20  # bytes of output: a few milliseconds of the loop at most
+_STEP: Final = 1 << 20  # bytes of output at a time: on the loop, a few milliseconds
 
 
 def is_compressed(message: bytes) -> bool:
@@ -38,20 +38,30 @@ class Inflater:
     async def inflate(self, data: bytes) -> bytes:
         """The whole content of one gzip or zlib stream. Raises TooLarge, DecodeError."""
         stream = zlib.decompressobj(_GZIP_OR_ZLIB)
-        start = min(_INLINE, self._limit + 1)
         try:
-            head = stream.decompress(data, start)
-            if stream.eof or len(head) < start or start > self._limit:
-                rest = b""
-            else:
+            content: bytes | None = stream.decompress(data, min(_STEP, self._limit + 1))
+            if stream.unconsumed_tail:
                 async with self._one:
-                    rest = await asyncio.to_thread(stream.decompress, stream.unconsumed_tail, self._limit + 1 - start)
+                    content = await asyncio.to_thread(_finish, stream, content or b"", self._limit)
         except zlib.error as error:
             raise DecodeError(f"the request does not decompress: {error}") from error
-        if len(head) + len(rest) > self._limit:
+        if content is None or len(content) > self._limit:
             raise TooLarge(f"larger than {self._limit} bytes after decompression")
         if not stream.eof:
             raise DecodeError("the compressed request is cut short")
         if stream.unused_data:
             raise DecodeError("there are bytes after the compressed request")
-        return head + rest if rest else head
+        return content
+
+
+def _finish(stream: Any, start: bytes, limit: int) -> bytes | None:
+    """`start` and what follows; None, and nothing kept, once that is over the limit."""
+    parts, size = [start], len(start)
+    while stream.unconsumed_tail and size <= limit:
+        part = stream.decompress(stream.unconsumed_tail, _STEP)
+        parts.append(part)
+        size += len(part)
+    if size > limit:
+        parts.clear()
+        return None
+    return b"".join(parts)

@@ -80,6 +80,7 @@ class GrpcReceiver:
     def __init__(self, settings: GrpcSettings, consumer: Consumer) -> None:
         self._settings = settings
         self._consumer = consumer
+        self.address = ""  # HOST:PORT once started
         self._server: aio.Server | None = None
         self._health: health.aio.HealthServicer | None = None
         self._inflater = Inflater(settings.max_request)
@@ -102,6 +103,7 @@ class GrpcReceiver:
         address = _listen(server, self._settings.endpoint)
         await server.start()
         self._server, self._health = server, servicer
+        self.address = address
         return address
 
     async def stop(self, grace: float = 5.0) -> None:
