@@ -26,6 +26,7 @@ class Source:
     from_folder: bool = False  # found in a folder, not named by the user
     path: Path | None = None
     contracts: dict[str, Document] = field(default_factory=dict)  # pointer to what was taken in there
+    contract_paths: set[Path] = field(default_factory=set)  # real ones
 
     @property
     def stem(self) -> str:
@@ -81,19 +82,20 @@ def _unreadable(name: str, message: str) -> Document:
 def take_in(source: Source, plan: Mapping[str, Any], at: str) -> tuple[Mapping[str, Any] | None, list[Problem]]:
     """A plan whose `contract` names a file, with the file's content in place of the name.
 
-    `at` is the pointer of the plan. None when there is no such content; the problems then say why.
+    `at` is the pointer of the plan in its file. None when there is no such content; the problems, relative to the plan,
+    then say why.
     """
     name = plan.get("contract")
     if not isinstance(name, str):
         return plan, []
-    mount = at + "/contract"
     path, fault = _inside(name, source.folder)
     if path is None:
-        return None, [Problem(mount, fault)]
+        return None, [Problem("/contract", fault)]
     document = read_file(path, str(source.folder / name) if source.folder else name)
     if not document.usable:
         return None, [replace(p, kind="plan-schema", message=_as_plan_fault(p.message)) for p in document.problems]
-    source.contracts[mount] = document
+    source.contracts[at + "/contract"] = document
+    source.contract_paths.add(path)
     return {**plan, "contract": document.data}, list(document.problems)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onpath.policy.problems import Problem
 from onpath.report import Severity
 from onpath.steps.model import Nested
 from onpath.validators.base import Validator
@@ -20,6 +21,19 @@ class Check:
     name: str | None = None
     agent: str | None = None  # scope of this check alone; None: the workflow's
     nested: Nested | None = None
+    makes: tuple[str, ...] = ()  # what the validator calls its evaluations; empty: one, called by `key`
+
+    @property
+    def evaluation_names(self) -> tuple[str, ...]:
+        return tuple(self.evaluation_name(own) for own in self.makes or (self.key,))
+
+    def evaluation_name(self, own: str) -> str:
+        """The name that an evaluation bears which the validator calls `own` (results.md section 1)."""
+        if self.key != "adherence":
+            return self.name if self.name is not None else self.key.removesuffix("!")
+        if self.name is None:
+            return own
+        return self.name if own == "workflow_adherence" else f"{self.name}.{own}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +80,4 @@ class Policy:
 
     workflows: tuple[Workflow, ...]
     fingerprint: str
+    warnings: tuple[Problem, ...] = ()

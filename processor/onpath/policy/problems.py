@@ -54,7 +54,8 @@ class Problems:
 
 
 def _below(problems: Iterable[Problem], prefix: str) -> Iterator[Problem]:
-    return (replace(p, pointer=prefix + p.pointer) for p in problems)
+    """Problems that name their file lie in a file of their own, and their pointers lead from its root."""
+    return (p if p.file is not None else replace(p, pointer=prefix + p.pointer) for p in problems)
 
 
 class PolicyError(ValueError):

@@ -6,7 +6,7 @@ left alone. `json_schema` has the models for editors, which describe them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -24,6 +24,13 @@ def _one_line(text: str) -> str:
     if len(text.splitlines()) > 1 or text != (text.splitlines() or [""])[0]:
         raise ValueError("a name has no line breaks")
     return text
+
+
+def _number(value: object) -> object:
+    """Python holds true for 1."""
+    if isinstance(value, bool):
+        raise ValueError("expected 1, got true or false")
+    return value
 
 
 def _as_list(value: object) -> object:
@@ -44,41 +51,45 @@ class Strict(BaseModel):
 class MatchModel(Strict):
     """Which traces a workflow is about; all that are given must hold."""
 
-    service: Text = Field("", description="glob on the resource's service.name")
-    root: Text = Field("", description="glob on the name of the local root")
-    agent: Text = Field("", description="an agent of this name took part")
-    attributes: dict[Text, Any] = Field({}, description="of the resource or any span: a glob, or a value tree")
-    input: Any = Field(None, description="value tree on the scope's captured input")
+    service: Text = Field(default="", description="glob on the resource's service.name")
+    root: Text = Field(default="", description="glob on the name of the local root")
+    agent: Text = Field(default="", description="an agent of this name took part")
+    attributes: dict[Text, Any] = Field(default={}, description="of the resource or any span: a glob, or a value tree")
+    input: Any = Field(default=None, description="value tree on the scope's captured input")
 
 
 class PrincipalModel(Strict):
     """Who acted, for plan!."""
 
     attribute: Annotated[list[Text], BeforeValidator(_as_list, json_schema_input_type=str | list[str])] = Field(
-        ["enduser.id", "user.id"], min_length=1, description="attributes to read, in order"
+        default=["enduser.id", "user.id"], min_length=1, description="attributes to read, in order"
     )
-    labels: dict[Text, list[Text]] = Field({}, description="label to the raw values that mean this person")
+    labels: dict[Text, list[Text]] = Field(default={}, description="label to the raw values that mean this person")
 
 
 class DefaultsModel(Strict):
     """What holds for every workflow that doesn't say otherwise."""
 
-    nested: Nested = Field("agents_as_steps", description="whether an agent below is one step, or its steps are")
-    capture_content: bool = Field(False, description="whether argument and result values may stand in results")
-    severity: Severity = Field("material", description="of what this workflow finds")
-    sample: Share = Field(1.0, description="share of traces that are judged")
-    ignore: list[Text] = Field([], description="steps that never count")
+    nested: Nested = Field(
+        default="agents_as_steps", description="whether an agent below is one step, or its steps are"
+    )
+    capture_content: bool = Field(default=False, description="whether argument and result values may stand in results")
+    severity: Severity = Field(default="material", description="of what this workflow finds")
+    sample: Share = Field(default=1.0, description="share of traces that are judged")
+    ignore: list[Text] = Field(default=[], description="steps that never count")
 
 
 class WorkflowModel(DefaultsModel):
     """One workflow: which traces it is about, and what is asked of them."""
 
-    name: WorkflowName = Field("", description="unique; without one, the file's")
-    description: Any = Field("", description="for people")
-    match: MatchModel = Field(MatchModel(), description="without it: every trace with an agent, model or tool span")
-    agent: Text = Field("", description="judge each scope of this agent; without it the run as a whole")
-    spans: list[Text] = Field([], description="other spans that count as steps: globs on their names")
-    aliases: dict[Text, list[Text]] = Field({}, description="name to other spellings of it")
+    name: WorkflowName = Field(default="", description="unique; without one, the file's")
+    description: Any = Field(default="", description="for people")
+    match: MatchModel = Field(
+        default=MatchModel(), description="without it: every trace with an agent, model or tool span"
+    )
+    agent: Text = Field(default="", description="judge each scope of this agent; without it the run as a whole")
+    spans: list[Text] = Field(default=[], description="other spans that count as steps: globs on their names")
+    aliases: dict[Text, list[Text]] = Field(default={}, description="name to other spellings of it")
     principal: PrincipalModel = PrincipalModel()
 
 
@@ -86,13 +97,13 @@ class CheckModel(Strict):
     """One of `checks`: more validators, under a name of their own."""
 
     name: WorkflowName = Field(description="name of the evaluations")
-    description: Any = Field("", description="for people")
+    description: Any = Field(default="", description="for people")
 
 
 class PolicyModel(Strict):
     """A policy file."""
 
-    version: Literal[1] = 1
+    version: Annotated[Literal[1], BeforeValidator(_number, json_schema_input_type=Literal[1])] = 1
     defaults: DefaultsModel = DefaultsModel()
     workflows: list[Any] = Field(min_length=1)
 
@@ -100,13 +111,14 @@ class PolicyModel(Strict):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validate(model: type[Model], raw: object, problems: Problems, known: tuple[str, ...] = ()) -> Model | None:
-    """`raw` as a model, or None with its faults in `problems`. `known` are further keys to suggest for unknown ones."""
+def validate(model: type[Model], raw: object, problems: Problems) -> Model | None:
+    """`raw` as a model, or None with its faults in `problems`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            problems.error(pointer(*fault["loc"]), _said(fault, (*model.model_fields, *known)))
+            at, message = _told(fault, model)
+            problems.error(at, message)
         return None
 
 
@@ -138,7 +150,6 @@ _EXPECTED: Final = {
 }
 
 _SAID: Final[Mapping[str, Callable[[ErrorDetails], str]]] = {
-    "missing": lambda _: "this key is required",
     "literal_error": lambda e: f"expected {e['ctx']['expected']}, got {_shown(e['input'])}",
     "greater_than_equal": lambda e: f"expected a number of at least {e['ctx']['ge']:g}, got {_shown(e['input'])}",
     "less_than_equal": lambda e: f"expected a number of at most {e['ctx']['le']:g}, got {_shown(e['input'])}",
@@ -149,16 +160,29 @@ _SAID: Final[Mapping[str, Callable[[ErrorDetails], str]]] = {
 }
 
 
-def _said(fault: ErrorDetails, known: tuple[str, ...]) -> str:
-    kind = fault["type"]
+def _told(fault: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
+    """The pointer of a fault and what is said of it. A key that is missing is told of the mapping that lacks it."""
+    *around, last = fault["loc"] or ("",)
+    at, kind = pointer(*fault["loc"]), fault["type"]
+    if kind == "missing":
+        return pointer(*around), f"`{last}` is required"
     if kind == "extra_forbidden":
-        return "this key is not known" + suggestion(str(fault["loc"][-1]), known)
+        return at, "this key is not known" + suggestion(str(last), tuple(_model_at(model, around).model_fields))
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind]}, got {kind_of(fault['input'])}"
-    return _SAID[kind](fault) if kind in _SAID else fault["msg"]
+        return at, f"expected {_EXPECTED[kind]}, got {kind_of(fault['input'])}"
+    return at, _SAID[kind](fault) if kind in _SAID else fault["msg"]
+
+
+def _model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
+    for key in keys:
+        below = model.model_fields[str(key)].annotation
+        if isinstance(below, type) and issubclass(below, BaseModel):
+            model = below
+    return model
 
 
 def _shown(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) and len(value) <= 40 else kind_of(value) if value is None else (
-        str(value) if isinstance(value, bool | int | float) else kind_of(value)
-    )  # fmt: skip
+    """A value of the file as an error may show it."""
+    if isinstance(value, str):
+        return f'"{value}"' if len(value) <= 40 else f'"{value[:40]}..."'
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else kind_of(value)

@@ -22,6 +22,8 @@ from onpath.policy.problems import Problem, pointer
 MAX_DEPTH: Final = 100
 MAX_EXPANDED: Final = 100_000  # values that aliases and merge keys may add to what is written out
 
+MAX_BITS: Final = 10_000  # of a whole number
+
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = _TAG + "merge"
 _COMMENT_LINE: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
@@ -230,7 +232,7 @@ class _Builder:
             if kind == "bool":
                 return self.loader.construct_yaml_bool(node)
             if kind == "int":
-                return self.loader.construct_yaml_int(node)
+                return _bounded(self.loader.construct_yaml_int(node))
             if kind == "float":
                 return self.loader.construct_yaml_float(node)
         except (ValueError, KeyError, OverflowError):
@@ -253,6 +255,13 @@ class _Builder:
     def _problem(self, at: str, message: str, node: yaml.Node) -> None:
         place = _mark(node.start_mark)
         self.problems.append(Problem(at, message, file=self.name, line=place.line, column=place.column))
+
+
+def _bounded(number: int) -> int:
+    """Python writes no longer number as decimal text; in hexadecimal one can be written down."""
+    if number.bit_length() > MAX_BITS:
+        raise OverflowError
+    return number
 
 
 # --- JSON
