@@ -1,10 +1,10 @@
 """The forward queue of one signal: what was acknowledged goes to the downstream, byte for byte, or is counted.
 
-    enqueue(bytes, items) -> queue, bounded in requests and bytes -> senders, several at once -> sent | failed by reason
+    enqueue(bytes, items) -> queue, bounded in requests and bytes -> sends -> sent | failed by reason
 
-A sender owns its request until it is settled: it waits and retries by itself while the others go on, so one request
-that a downstream will not have does not hold up the rest. At any time, for items and for requests,
-accepted = sent + failed (all reasons) + queued, where queued includes what is being sent.
+Requests are sent one after the other, so that they arrive in order, as long as that keeps up; the more of them wait,
+the more are sent at once, up to `concurrency`. One that waits for its next attempt lets others pass. At any time, for
+items and for requests, accepted = sent + failed (all reasons) + queued, where queued includes what is being sent.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from onpath_collector.downstream import Delivered, Failed, Outcome, Retry, Sender
 
 log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 4  # requests that must wait, for each one being sent, before another is sent at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class RetrySettings:
 class ForwardSettings:
     queue_requests: int = 1000
     queue_bytes: int = 256 << 20
-    concurrency: int = 8  # requests being sent at once
+    concurrency: int = 8  # requests being sent, or waiting for their next attempt, at once
     retry: RetrySettings = RetrySettings()
 
 
@@ -79,15 +82,17 @@ class Forwarder:
         self._clock = clock
         self._sleep = sleep
         self._waiting: deque[_Request] = deque()
-        self._work = asyncio.Semaphore(0)
+        self._started = False
+        self._active: dict[asyncio.Task[None], _Request] = {}  # being sent, or waiting for their next attempt
+        self._pausing = 0  # of these, how many wait
         self._hurry = asyncio.Event()  # set while draining: waits between attempts end
         self._idle = asyncio.Event()
         self._idle.set()
-        self._tasks: list[asyncio.Task[None]] = []
         self._told: set[str] = set()
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._run()) for _ in range(self._settings.concurrency)]
+        self._started = True
+        self._pump()
 
     def fits(self, size: int) -> bool:
         """Whether a request of so many bytes may be accepted now."""
@@ -108,7 +113,7 @@ class Forwarder:
         counts.queued_items += items
         counts.queued_bytes += len(body)
         self._idle.clear()
-        self._work.release()
+        self._pump()
 
     async def drain(self, deadline: float) -> bool:
         """Sends what is queued, also what waits for its next attempt, until the clock reads `deadline`.
@@ -122,7 +127,8 @@ class Forwarder:
     async def close(self, dropped: str | None = "shutdown") -> None:
         """Stops sending. What is left is counted as failed for the reason `dropped`; None leaves it queued, for
         a journal to bring back. Safe without start and again."""
-        tasks, self._tasks = self._tasks, []
+        self._started = False
+        tasks = list(self._active)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -130,17 +136,23 @@ class Forwarder:
         while dropped is not None and self._waiting:
             self._fail(self._waiting.popleft(), dropped)
 
-    async def _run(self) -> None:
-        while True:
-            await self._work.acquire()
+    def _pump(self) -> None:
+        """Begins with as many waiting requests as may be sent now."""
+        while self._started and self._waiting and len(self._active) < self._settings.concurrency:
+            if len(self._waiting) < (len(self._active) - self._pausing) * _BACKLOG:
+                break
             request = self._waiting.popleft()
-            try:
-                await self._deliver(request)
-            except asyncio.CancelledError:
-                self._waiting.append(request)
-                raise
-            except Exception:
-                log.exception("a fault of the collector while a request was settled")
+            task = asyncio.create_task(self._deliver(request))
+            self._active[task] = request
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        request = self._active.pop(task)
+        if task.cancelled():
+            self._waiting.append(request)
+        elif error := task.exception():
+            log.error("a fault of the collector while a request was settled", exc_info=error)
+        self._pump()
 
     async def _deliver(self, request: _Request) -> None:
         retry = self._settings.retry
@@ -166,10 +178,15 @@ class Forwarder:
             return Retry("internal", message=repr(error))
 
     async def _pause(self, seconds: float) -> None:
-        if self._hurry.is_set():
-            await self._sleep(seconds)
-        else:
-            await _either(self._hurry.wait(), self._sleep(seconds))
+        self._pausing += 1
+        self._pump()
+        try:
+            if self._hurry.is_set():
+                await self._sleep(seconds)
+            else:
+                await _either(self._hurry.wait(), self._sleep(seconds))
+        finally:
+            self._pausing -= 1
 
     def _sent(self, request: _Request, outcome: Delivered) -> None:
         rejected = min(max(outcome.rejected, 0), request.items)

@@ -141,15 +141,25 @@ async def test_a_request_that_waits_does_not_hold_up_the_others() -> None:
     assert sender.delivered[-1] is bad
 
 
-async def test_no_more_sends_at_once_than_set() -> None:
+async def test_one_send_after_the_other_until_a_backlog_builds_up() -> None:
     sender = ToldSender(lambda *_: None)
     async with forwarding(sender, concurrency=3) as forwarder:
-        for _ in range(10):
+        for enqueued, sending in enumerate([1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3], 1):
             forwarder.enqueue(b"x", 1)
-        await settle()
-        assert len(sender.tried) == 3
-        assert forwarder.counts.queued_requests == 10
-    assert forwarder.counts.failed_items == {"shutdown": 10}
+            await settle()
+            assert (len(sender.tried), forwarder.counts.queued_requests) == (sending, enqueued)
+    assert forwarder.counts.failed_items == {"shutdown": 18}
+
+
+async def test_stopping_before_anything_was_begun_loses_nothing() -> None:
+    sender, time = ToldSender(), VirtualTime()
+    forwarder = Forwarder(ForwardSettings(), sender, clock=time.clock, sleep=time.sleep)
+    forwarder.start()
+    for _ in range(20):
+        forwarder.enqueue(b"a", 1)
+    await forwarder.close()
+    check(forwarder)
+    assert forwarder.counts.failed_items == {"shutdown": 20}
 
 
 async def test_permanent_answers_drop_by_reason() -> None:
