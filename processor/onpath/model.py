@@ -226,5 +226,7 @@ def _preferred(a: Span, b: Span) -> Span:
 
 
 def _content(span: Span) -> tuple[Any, ...]:
-    attributes = repr(sorted(span.attributes.items()))
-    return (-1 if span.end_ns is None else span.end_ns, span.status_code, span.name, len(span.events), attributes)
+    end = -1 if span.end_ns is None else span.end_ns
+    named = (span.name, span.start_ns, span.parent_span_id or "", span.flags, span.kind, span.scope_name)
+    attributes = repr(sorted(span.attributes.items(), key=lambda item: item[0]))
+    return (end, span.status_code, len(span.events), *named, attributes)

@@ -149,8 +149,10 @@ def _document(document: Any, place: str) -> Recording:
 
 
 def _read_protobuf(data: bytes, name: str) -> Recording:
-    readers = list(entry_points(group="onpath.readers", name="protobuf"))
-    if not readers:
-        raise RecordingError(f"{name}: not JSON; reading protobuf recordings needs `pip install 'onpath[collector]'`")
-    recording: Recording = readers[0].load()(data, name)
+    try:
+        (reader,) = (point.load() for point in entry_points(group="onpath.readers", name="protobuf"))
+    except (ModuleNotFoundError, ValueError):  # the entry point is always there, what it needs comes with the extra
+        needs = "reading protobuf recordings needs `pip install 'onpath[collector]'`"
+        raise RecordingError(f"{name}: not JSON; {needs}") from None
+    recording: Recording = reader(data, name)
     return recording
