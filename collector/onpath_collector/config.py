@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -21,6 +22,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from onpath.policy.problems import pointer
 from onpath.policy.yaml import Document, read_text
+from onpath_collector.buffer import BufferSettings
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -113,6 +115,19 @@ class BufferConfig(_Part):
     group_by: str | None = None
     session_idle: Duration = 600.0
     root_attributes: dict[str, str] = {}
+
+    def buffer_settings(self) -> BufferSettings:
+        limit = memory_allowed() if self.memory_limit is None else self.memory_limit
+        return BufferSettings(**{**self.model_dump(), "memory_limit": limit})
+
+
+def memory_allowed() -> int:
+    """70 % of the memory that the cgroup, else the machine, allows; bytes."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # not there, or "max"
+            machine = min(machine, int(Path(path).read_text()))
+    return machine * 7 // 10
 
 
 class QueueConfig(_Part):

@@ -9,10 +9,12 @@ from typing import Any
 
 @dataclass(slots=True)
 class TraceCounts:
-    """Openings of traces: started = judged (by outcome) + dropped (by reason) + open."""
+    """Of traces: started = judged (by outcome) + dropped (by reason) + open."""
 
-    judged: Counter[str] = field(default_factory=Counter)  # pass, fail, unknown, unmatched, no_policy, unchanged
+    judged: Counter[str] = field(default_factory=Counter)  # pass, fail, unknown, unmatched, no_policy
     dropped: Counter[str] = field(default_factory=Counter)
+    releases: Counter[str] = field(default_factory=Counter)  # by release reason, revisions too
+    unchanged: int = 0  # judged again for late spans, with nothing new to report
 
 
 @dataclass(frozen=True, slots=True)

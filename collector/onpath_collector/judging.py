@@ -17,7 +17,7 @@ from opentelemetry.sdk.resources import Resource
 
 from onpath import results
 from onpath.evaluate import evaluate
-from onpath.model import Trace
+from onpath.model import Span, Trace
 from onpath.policy.model import Policy
 from onpath.report import Evaluation, Report, Result, Verdict
 from onpath.steps.model import Scope
@@ -36,7 +36,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A released trace. `unknown` skips the checks: each is unknown for that reason (its time was over)."""
+    """A released trace. `unknown` skips the checks: each is unknown for that reason (its time was over, say).
+
+    `root` is the span id of a declared root, whose subtree alone is judged; `without` are those judged by themselves.
+    """
 
     chunks: Sequence[bytes]
     release_reason: str
@@ -46,6 +49,8 @@ class Job:
     revision: int = 1
     late: int = 0
     duplicates: int = 0
+    root: bytes | None = None
+    without: Sequence[bytes] = ()
     unknown: str | None = None
 
 
@@ -80,9 +85,31 @@ class Outcome:
 def judge(job: Job, setup: Setup) -> Outcome:
     """Judges one trace."""
     spans, logs = decode(job.chunks, job.evidence)
+    if job.root is not None or job.without:
+        spans = _part(spans, job.root, job.without)
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
     report = evaluate(trace, _silenced(setup.policy, job.unknown) if job.unknown else setup.policy)
     return _outcome(_with_history(report, job), job, setup)
+
+
+def _part(spans: Sequence[Span], root: bytes | None, without: Sequence[bytes]) -> list[Span]:
+    """The spans at and below `root`, which then has no parent; all if None; none of the subtrees in `without`."""
+    trace = Trace(spans)
+    chosen: list[Span] = []
+    skipped = {i.hex() for i in without}
+    top = None if root is None else root.hex()
+    below = list(trace.roots) if top is None else [s for s in trace.spans if s.span_id == top]
+    while below:
+        span = below.pop()
+        if span.span_id in skipped and span.span_id != top:
+            continue
+        below.extend(trace.children(span))
+        chosen.append(span)
+    return [_as_root(s) if s.span_id == top else s for s in chosen]
+
+
+def _as_root(span: Span) -> Span:
+    return replace(span, parent_span_id=None)
 
 
 def _with_history(report: Report, job: Job) -> Report:

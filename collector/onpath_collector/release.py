@@ -1,4 +1,4 @@
-"""From released to reported: watches the buffer's deadlines, has each released trace judged, hands outcomes to exporters.
+"""From released to reported: watches the buffer's deadlines, has each released trace judged, hands on the outcome.
 
     timer at the next deadline -> TraceBuffer.tick -> queue (bounded) -> Judge.run -> Outcome -> exporters
 
@@ -23,7 +23,10 @@ _STEP: Final = 200  # traces taken from the buffer at once, so that a flood of t
 
 
 class Release:
-    """Owned by the loop. `judge` None: there is no policy, and what is released counts as judged, `no_policy`."""
+    """Owned by the loop. `judge` None: there is no policy, and what is released counts as judged, `no_policy`.
+
+    A release counts for as many traces as it lets go for the first time: none for a revision, several for a session.
+    """
 
     def __init__(
         self,
@@ -77,8 +80,10 @@ class Release:
             self.schedule()  # no room: the next trace judged does it
 
     def _take(self, released: Released) -> None:
+        self.counts.releases[released.reason] += 1
         if self._judge is None:
-            self.counts.judged["no_policy"] += 1
+            self._buffer.settle(self._clock(), released, None)
+            self.counts.judged["no_policy"] += released.traces
         else:
             self._queue.put_nowait(released)
 
@@ -93,14 +98,14 @@ class Release:
 
     async def _settle(self, released: Released) -> None:
         outcome = await self._judged(released)
+        self._buffer.settle(self._clock(), released, released.previous if outcome is None else outcome.signature)
         if outcome is None:
-            self.counts.dropped["evaluation_failed"] += 1
+            self.counts.dropped["evaluation_failed"] += released.traces
             return
-        before = self._buffer.settle(released.trace_id, outcome.signature)
-        if released.revision > 1 and before == outcome.signature:
-            self.counts.judged["unchanged"] += 1
+        self.counts.judged[_label(outcome)] += released.traces
+        if outcome.signature == released.previous:
+            self.counts.unchanged += 1
             return
-        self.counts.judged[_label(outcome)] += 1
         for broken in outcome.broken:
             self._tell("broken", f"a check failed by itself and is unknown: {broken}")
         for exporter in self._exporters:
@@ -109,7 +114,7 @@ class Release:
     async def _judged(self, released: Released) -> Outcome | None:
         """A trace whose checks can't be finished is run once more without them: unknown, for that reason."""
         assert self._judge is not None
-        reason = None
+        reason = "earlier_spans_gone" if released.partial else None
         for _ in range(2):
             try:
                 return await self._judge.run(self._job(released, reason))
@@ -121,7 +126,7 @@ class Release:
                 self._tell(reason, f"trace {released.trace_id.hex()} could not be judged: {error}")
         return None
 
-    def _job(self, released: Released, unknown: str | None = None) -> Job:
+    def _job(self, released: Released, unknown: str | None) -> Job:
         return Job(
             chunks=released.chunks,
             evidence=released.evidence,
@@ -131,6 +136,8 @@ class Release:
             revision=released.revision,
             late=released.late,
             duplicates=released.duplicates,
+            root=released.root,
+            without=released.without,
             unknown=unknown,
         )
 
@@ -171,7 +178,7 @@ class Release:
 
     def _unjudged(self) -> int:
         """Released, neither judged nor dropped: waiting or being judged."""
-        return self._buffer.counts.released.total() - self.counts.judged.total() - self.counts.dropped.total()
+        return self._buffer.counts.traces_released - self.counts.judged.total() - self.counts.dropped.total()
 
 
 def _label(outcome: Outcome) -> str:

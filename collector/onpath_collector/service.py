@@ -55,7 +55,7 @@ class Service:
         self._policy = policy
         self._instance = str(uuid.uuid4())
         self.forwarders = _forwarders(settings.forward)
-        self.buffer = TraceBuffer(settings.buffer.buffer_settings(), time.monotonic())
+        self.buffer = TraceBuffer(settings.buffer.buffer_settings())
         self._report_file: ReportFile | None = None
         self._otlp_results = _otlp_results(settings)
         self.release = Release(
