@@ -18,7 +18,7 @@ from opentelemetry.sdk.resources import Resource
 from onpath import results
 from onpath.evaluate import evaluate
 from onpath.model import Span, Trace
-from onpath.policy.model import Policy
+from onpath.policy.model import Check, Policy
 from onpath.report import Evaluation, Report, Result, Verdict
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
@@ -164,31 +164,22 @@ def _verdict(result: Result) -> VerdictLine:
 
 @dataclass(frozen=True, slots=True)
 class _Silent:
-    """Stands in for a check whose time is over: unknown, whatever the scope holds."""
+    """Stands in for a check that is not run: unknown, whatever the scope holds."""
 
-    name: str
+    names: tuple[str, ...]
     reason: str
 
     def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
-        return (
-            Evaluation(
-                name=self.name, label=Verdict.UNKNOWN, reason=self.reason, explanation=f"Unknown: {self.reason}."
-            ),
+        told = f"Unknown: {self.reason}."
+        return tuple(
+            Evaluation(name=name, label=Verdict.UNKNOWN, reason=self.reason, explanation=told) for name in self.names
         )
 
 
 def _silenced(policy: Policy, reason: str) -> Policy:
     """The same workflows with each check unknown for one reason: the trace is accounted for, no check runs."""
-    return replace(
-        policy,
-        workflows=tuple(
-            replace(
-                w,
-                checks=tuple(
-                    replace(c, validator=_Silent("workflow_adherence" if c.key == "adherence" else c.key, reason))
-                    for c in w.checks
-                ),
-            )
-            for w in policy.workflows
-        ),
-    )
+    return replace(policy, workflows=tuple(replace(w, checks=_silent(w.checks, reason)) for w in policy.workflows))
+
+
+def _silent(checks: Sequence[Check], reason: str) -> tuple[Check, ...]:
+    return tuple(replace(c, validator=_Silent(c.makes or (c.key,), reason)) for c in checks)

@@ -26,7 +26,7 @@ TAKEN = 1  # a port that can't be had
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[console on a terminal, else json]")
 @click.option("--print-config", is_flag=True, help="Print the settings in force, secrets hidden, and leave.")
 @click.pass_context
-def command(ctx: click.Context, config: Path | None, print_config: bool, **options: str | None) -> None:
+def command(ctx: click.Context, /, config: Path | None, print_config: bool, **options: str | None) -> None:
     """Receive OTLP from agents, pass it on downstream, and judge each trace when it is complete.
 
     Settings come from the options here, then ONPATH_* variables, then --config FILE, then defaults. Without any, it

@@ -5,6 +5,7 @@ Protobuf messages never leave this package: a retained sub-message keeps its who
 """
 
 from onpath_collector.otlp.decode import decode
+from onpath_collector.otlp.items import count_items
 from onpath_collector.otlp.split import COMPLETE, Batch, Chunk, Evidence, SpanIndex, Wanted, split, split_logs
 from onpath_collector.otlp.wire import DecodeError
 
@@ -16,6 +17,7 @@ __all__ = [
     "Evidence",
     "SpanIndex",
     "Wanted",
+    "count_items",
     "decode",
     "split",
     "split_logs",
