@@ -1,4 +1,4 @@
-"""What every receiver calls: a request goes to the forward queue and the buffer, whole or not at all, without waiting."""
+"""What every receiver calls: a request goes to the forward queue and the buffer, whole or not at all; nothing waits."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Final
 _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_SHORT: Final = {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
 def printable(text: str) -> str:
