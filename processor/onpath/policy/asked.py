@@ -93,7 +93,7 @@ class Asked:
         if isinstance(raw, dict):
             raw, found = take_in(self.source, raw, self.at + at + "/plan!")
             below.errors += found
-        plan = None if raw is None else load_plan(raw, below, strict=self.strict_inputs)
+        plan = None if raw is None else load_plan(raw, below, strict_inputs=self.strict_inputs)
         faults.absorb(below, "/plan!")
         if plan is not None:
             yield Check(key="plan!", validator=replace(plan, principal=self.principal))

@@ -1,0 +1,98 @@
+"""Which traces and scopes a workflow is about (policy.md, `match`), and the steps as the workflow sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from onpath.model import NOT_CAPTURED, Span, Trace
+from onpath.policy.model import Match, Workflow
+from onpath.steps.model import Scope, Step
+
+Unmatched: TypeAlias = Literal[
+    "sample", "no_agent_activity", "service", "root", "agent", "attributes", "input", "input_not_captured", "prompt",
+    "prompt_not_captured",
+]  # fmt: skip
+
+
+def sampled(trace_id: str, share: float) -> bool:
+    """Whether the last 14 hex digits of the id / 2^56 lie below the share; exact, so that 1.0 takes every trace."""
+    return int(trace_id[-14:], 16) < share * 2**56
+
+
+def trace_fault(match: Match, trace: Trace, agents: frozenset[str], active: bool) -> Unmatched | None:
+    """Why a trace is none of a workflow's, None if it is one.
+
+    `agents` are the names of those that took part, `active` whether the trace has an agent, model-call or tool span.
+    """
+    if not match.given and not active:
+        return "no_agent_activity"
+    if match.service and not any(match.service(service) for service in _services(trace)):
+        return "service"
+    if match.root and not any(match.root(span.name) for span in trace.spans if _is_local_root(span)):
+        return "root"
+    if match.agent is not None and match.agent not in agents:
+        return "agent"
+    if not all(_somewhere(trace, key, wanted) for key, wanted in match.attributes.items()):
+        return "attributes"
+    return None
+
+
+def scope_fault(match: Match, scope: Scope) -> Unmatched | None:
+    """Why a scope of a trace that matches is not judged, None if it is."""
+    if match.input is not None:
+        if scope.input is NOT_CAPTURED:
+            return "input_not_captured"
+        if not match.input(scope.input):
+            return "input"
+    if match.prompt is not None:
+        if scope.prompt is None:
+            return "prompt_not_captured"
+        if scope.prompt != match.prompt:
+            return "prompt"
+    return None
+
+
+def as_seen(scope: Scope, workflow: Workflow) -> Scope:
+    """The scope without the steps that the workflow ignores, the others under the names that its aliases give them.
+
+    Where every tool step is ignored, messages must not bring their calls back: then none were asked for.
+    """
+    if not workflow.ignore and not workflow.aliases:
+        return scope
+    names = {other: name for name, others in workflow.aliases.items() for other in others}
+    steps = tuple(_renamed(step, names) for step in scope.steps if not _ignored(step, names, workflow.ignore))
+    had_tools, has_tools = (any(s.kind == "tool" for s in held) for held in (scope.steps, steps))
+    messages = () if had_tools and not has_tools else scope.output_messages
+    return replace(scope, steps=steps, output_messages=messages)
+
+
+def _ignored(step: Step, names: dict[str, str], ignore: frozenset[str]) -> bool:
+    return step.name is not None and (step.name in ignore or names.get(step.name) in ignore)
+
+
+def _renamed(step: Step, names: dict[str, str]) -> Step:
+    name = names.get(step.name) if step.name is not None else None
+    return step if name is None else replace(step, name=name)
+
+
+def _is_local_root(span: Span) -> bool:
+    return not span.parent_span_id or span.has_remote_parent
+
+
+def _services(trace: Trace) -> Iterator[str]:
+    for resource in dict.fromkeys(span.resource for span in trace.spans):
+        if resource.service is not None:
+            yield resource.service
+
+
+def _somewhere(trace: Trace, key: str, wanted: Callable[[Any], bool]) -> bool:
+    """Whether an attribute of the resource or of any span holds."""
+    for attributes in (
+        *(resource.attributes for resource in dict.fromkeys(span.resource for span in trace.spans)),
+        *(span.attributes for span in trace.spans),
+    ):
+        if key in attributes and wanted(attributes[key]):
+            return True
+    return False
