@@ -82,6 +82,7 @@ class Scope:
     run: bool = False
     session: str | None = None
     steps: tuple[Step, ...] = ()
+    ignored: tuple[Step, ...] = ()  # those that the workflow's `ignore` took out of `steps`
     recorded: bool = True  # whether the scope's own span was seen at all (flow.md section 11)
     input: Value = NOT_CAPTURED
     output: Value = NOT_CAPTURED
