@@ -279,15 +279,35 @@ async def test_a_request_in_flight_at_stop_is_answered() -> None:
         assert consumer.kept == []
 
 
-async def test_senders_that_stall_are_put_off_and_do_not_block_others() -> None:
-    async with receiving(max_request=MIB, max_in_flight=2 * MIB, read_timeout=0.5) as (receiver, client, _):
-        async with aio.insecure_channel(receiver.address) as channel:
-            stalled = [channel.stream_unary(METHODS["traces"])() for _ in range(2)]
-            for call in stalled:
-                await call.wait_for_connection()
-            await asyncio.sleep(0.1)
-            assert (await client.send("traces", traces(1))).code is StatusCode.OK
-            for call in stalled:
-                assert await call.code() is StatusCode.UNAVAILABLE
+@asynccontextmanager
+async def stalling(receiver: GrpcReceiver, count: int) -> AsyncIterator[list[Any]]:
+    """Senders that have begun a call and send nothing."""
+    async with aio.insecure_channel(receiver.address) as channel:
+        calls = [channel.stream_unary(METHODS["traces"])() for _ in range(count)]
+        for call in calls:
+            await call.wait_for_connection()
+        await asyncio.sleep(0.1)
+        yield calls
+
+
+async def test_senders_that_stall_are_put_off() -> None:
+    async with receiving(read_timeout=0.2) as (receiver, _, _), stalling(receiver, 2) as stalled:
+        for call in stalled:
+            assert await call.code() is StatusCode.UNAVAILABLE
         assert receiver.counts["traces"].refused == {"slow_sender": 2}
-        assert receiver.counts["traces"].requests == 1
+
+
+async def test_senders_that_stall_give_way_to_others() -> None:
+    """Long before their own time is over, though all room for requests is theirs."""
+    options = {"max_request": MIB, "max_in_flight": 2 * MIB, "read_timeout": 600}
+    async with receiving(**options) as (receiver, client, _), stalling(receiver, 2):
+        assert (await client.send("traces", traces(1))).code is StatusCode.OK
+        counts = receiver.counts["traces"]
+        assert (counts.requests, counts.refused) == (1, {"slow_sender": 1})
+
+
+async def test_many_senders_at_once_share_little_room() -> None:
+    async with receiving(max_request=MIB, max_in_flight=2 * MIB) as (_, client, consumer):
+        replies = await asyncio.gather(*(client.send("traces", traces(n, padding=MIB // 2)) for n in range(1, 61)))
+        assert {reply.code for reply in replies} == {StatusCode.OK}
+        assert len(consumer.kept) == 60

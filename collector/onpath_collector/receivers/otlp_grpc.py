@@ -13,7 +13,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -36,6 +35,8 @@ from onpath_collector.receivers.compression import Inflater, is_compressed
 from onpath_collector.rpc_status import trailing_metadata
 
 log = logging.getLogger(__name__)
+
+_PATIENCE: Final = 1.0  # seconds that a request waits for room before the slowest sender is cut off
 
 Context: TypeAlias = "aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]
@@ -85,6 +86,7 @@ class GrpcReceiver:
         self._health: health.aio.HealthServicer | None = None
         self._inflater = Inflater(settings.max_request)
         self._places = asyncio.Semaphore(max(1, settings.max_in_flight // settings.max_request))
+        self._reading: dict[asyncio.Timeout, float] = {}  # since when, the longest first
         self._closing = False
         self._in_flight = 0
         self._idle = asyncio.Event()
@@ -134,8 +136,11 @@ class GrpcReceiver:
         self._in_flight += 1
         self._idle.clear()
         try:
-            async with self._place():
+            await self._take_place()
+            try:
                 accepted = take(await self._read(context))
+            finally:
+                self._places.release()
             counts.accept(accepted)
             return _response(signal, accepted)
         except Refused as refused:
@@ -157,27 +162,39 @@ class GrpcReceiver:
             if not self._in_flight:
                 self._idle.set()
 
-    @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
+    async def _take_place(self) -> None:
         """Room for one request of the greatest size. Small ones pass through so fast that none waits for long."""
         if self._closing:
             raise Refused("shutting_down")
-        try:
-            async with asyncio.timeout(1.0):
-                await self._places.acquire()
-        except TimeoutError:
-            raise Refused("in_flight") from None
-        try:
-            yield
-        finally:
-            self._places.release()
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._places.acquire()
+                return
+            except TimeoutError:
+                self._cut_off_slowest()
+        raise Refused("in_flight")
+
+    def _cut_off_slowest(self) -> None:
+        """A sender that stalls must not keep its place while others wait."""
+        now = asyncio.get_running_loop().time()
+        slowest = next(iter(self._reading), None)
+        if slowest is not None and now - self._reading[slowest] >= _PATIENCE:
+            del self._reading[slowest]
+            slowest.reschedule(now)
 
     async def _read(self, context: Context) -> bytes:
         try:
-            async with asyncio.timeout(self._settings.read_timeout):
+            async with asyncio.timeout(self._settings.read_timeout) as limit:
+                self._reading[limit] = asyncio.get_running_loop().time()
                 message = await context.read()
         except TimeoutError:
             raise Refused("slow_sender") from None
+        finally:
+            self._reading.pop(limit, None)
         if not isinstance(message, bytes):  # the end of the stream: grpcio has refused the message, or there was none
             raise TooLarge(f"no request of at most {self._settings.max_request} bytes was received")
         if is_compressed(message):
