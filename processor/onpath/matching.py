@@ -57,24 +57,18 @@ def scope_fault(match: Match, scope: Scope) -> Unmatched | None:
 def as_seen(scope: Scope, workflow: Workflow) -> Scope:
     """The scope without the steps that the workflow ignores, the others under the names that its aliases give them.
 
-    Where every tool step is ignored, messages must not bring their calls back: then none were asked for.
+    A step is ignored under its own name and under that of an alias.
     """
     if not workflow.ignore and not workflow.aliases:
         return scope
     names = {other: name for name, others in workflow.aliases.items() for other in others}
-    steps = tuple(_renamed(step, names) for step in scope.steps if not _ignored(step, names, workflow.ignore))
-    had_tools, has_tools = (any(s.kind == "tool" for s in held) for held in (scope.steps, steps))
-    messages = () if had_tools and not has_tools else scope.output_messages
-    return replace(scope, steps=steps, output_messages=messages)
-
-
-def _ignored(step: Step, names: dict[str, str], ignore: frozenset[str]) -> bool:
-    return step.name is not None and (step.name in ignore or names.get(step.name) in ignore)
-
-
-def _renamed(step: Step, names: dict[str, str]) -> Step:
-    name = names.get(step.name) if step.name is not None else None
-    return step if name is None else replace(step, name=name)
+    kept: list[Step] = []
+    ignored: list[Step] = []
+    for step in scope.steps:
+        name = step.name if step.name is None else names.get(step.name, step.name)
+        gone = step.name in workflow.ignore or name in workflow.ignore
+        (ignored if gone else kept).append(step if name == step.name else replace(step, name=name))
+    return replace(scope, steps=tuple(kept), ignored=tuple(ignored))
 
 
 def _is_local_root(span: Span) -> bool:
