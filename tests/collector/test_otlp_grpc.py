@@ -149,7 +149,7 @@ async def test_a_request_over_the_limit_is_refused_without_a_hint(size: int) -> 
         assert (reply.code, reply.hints) == (StatusCode.RESOURCE_EXHAUSTED, [])
         assert consumer.kept == []
         assert (await client.send("traces", traces(1))).code is StatusCode.OK
-        assert receiver.counts["traces"].failed == {"too_large": 1}
+        assert receiver.counts["traces"].failed == {"not_received": 1}
 
 
 async def test_a_request_of_just_the_limit_is_taken() -> None:

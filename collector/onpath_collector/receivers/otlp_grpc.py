@@ -69,6 +69,10 @@ class ListenError(OSError):
     """The receiver cannot listen where it was told to; the message says where and why."""
 
 
+class _NotReceived(TooLarge):
+    """The stream ended without a message: grpcio refused it for its size, or the sender went away. It does not say."""
+
+
 class GrpcReceiver:
     """Serves the three OTLP services and gRPC health on one port.
 
@@ -148,7 +152,7 @@ class GrpcReceiver:
             message = f"not now ({refused.reason}), come back later"
             return await _abort(context, StatusCode.UNAVAILABLE, message, refused.retry_after)
         except TooLarge as error:
-            counts.failed["too_large"] += 1
+            counts.failed["not_received" if isinstance(error, _NotReceived) else "too_large"] += 1
             return await _abort(context, StatusCode.RESOURCE_EXHAUSTED, str(error))
         except DecodeError as error:
             counts.failed["undecodable"] += 1
@@ -195,8 +199,8 @@ class GrpcReceiver:
             raise Refused("slow_sender") from None
         finally:
             self._reading.pop(limit, None)
-        if not isinstance(message, bytes):  # the end of the stream: grpcio has refused the message, or there was none
-            raise TooLarge(f"no request of at most {self._settings.max_request} bytes was received")
+        if not isinstance(message, bytes):
+            raise _NotReceived(f"no request of at most {self._settings.max_request} bytes was received")
         if is_compressed(message):
             message = await self._inflater.inflate(message)
         if self._closing:
