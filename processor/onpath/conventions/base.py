@@ -1,0 +1,138 @@
+"""What a family module is made of: how one attribute convention spells roles and facts.
+
+A family says three things: which of its attributes give a span a role, which spans are mere placeholders, and under
+which keys each fact of a step stands. `table.py` orders the families and turns all of it into look-ups by attribute
+key, so that a span is read in one pass over the attributes it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from onpath.conventions.messages import messages as readable_messages
+from onpath.conventions.messages import unflatten
+from onpath.conventions.results import open_result
+from onpath.conventions.values import arguments as call_arguments
+from onpath.conventions.values import decode, decode_json, given
+from onpath.conventions.values import invocation as invocation_arguments
+from onpath.model import NOT_CAPTURED, Attributes, Span
+
+Role: TypeAlias = Literal[
+    "llm", "tool", "agent", "loop", "retriever", "embedding", "guardrail", "evaluator",  # specific
+    "workflow", "chain", "other",  # generic: any specific role of another family goes before them
+    "dropped",  # a placeholder: stands for nothing that happened
+]  # fmt: skip
+# `loop`: a model loop that a library runs for its caller (Vercel's generateText), an agent where none is around it.
+
+GENERIC: Final[frozenset[str]] = frozenset({"workflow", "chain", "other"})
+
+Fact: TypeAlias = Literal[
+    "tool_name", "call_id", "arguments", "result", "model", "response_id", "finish_reasons", "agent_name", "session",
+    "input", "output", "input_messages", "output_messages", "failure",
+]  # fmt: skip
+
+RoleReader: TypeAlias = Callable[[Any, Span], Role | None]
+Reader: TypeAlias = Callable[[Any, Attributes], Any]  # value of the key, all attributes -> the fact, or NOT_CAPTURED
+UsageReader: TypeAlias = Callable[[Any], Mapping[str, Any]]
+EventReader: TypeAlias = Callable[[Attributes, Any], list[tuple[Literal["input", "output"], Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One attribute convention.
+
+    `roles`: attribute key to a table of its values (in lower case, compared so) or a function.
+    `named`: for the instrumentation scopes in `scopes`, a role by span name, asked only when no attribute gave one.
+    `placeholders`: attribute key to a test that is true for a span that stands for nothing that happened.
+    `facts`: fact to keys and how to read each, best key first. `usage`: flat keys to metric names. `usage_json`: keys
+    that hold a whole usage object.
+    `events`: names of span events and log records that carry messages.
+    `server_side`: whether a tool span is the serving end of a call that somebody else recorded, too.
+    """
+
+    name: str
+    roles: Mapping[str, Mapping[str, Role] | RoleReader] = field(default_factory=dict)
+    named: Callable[[Span], Role | None] | None = None
+    scopes: tuple[str, ...] = ()
+    placeholders: Mapping[str, Callable[[Any, Span], bool]] = field(default_factory=dict)
+    facts: Mapping[Fact, Mapping[str, Reader]] = field(default_factory=dict)
+    usage: Mapping[str, str] = field(default_factory=dict)
+    usage_json: Mapping[str, UsageReader] = field(default_factory=dict)
+    events: Mapping[str, EventReader] = field(default_factory=dict)
+    name_affixes: tuple[tuple[str, str], ...] = ()
+
+
+# ------------------------------------------------------------------ readers most families need
+
+
+def text(value: Any, _: Attributes) -> Any:
+    """A name or an id: text that is not empty; a whole number as its digits."""
+    if isinstance(value, str):
+        return value if value else NOT_CAPTURED
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else NOT_CAPTURED
+
+
+def json_text(value: Any, attributes: Attributes) -> Any:
+    """As `text`, where the text is JSON by convention and so stands in quotation marks."""
+    return text(decode_json(value), attributes)
+
+
+def texts(value: Any, _: Attributes) -> Any:
+    """A list of texts; one text; a list of texts as JSON."""
+    value = decode(value)
+    if isinstance(value, str):
+        return (value,) if value else NOT_CAPTURED
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else NOT_CAPTURED
+
+
+def plain(value: Any, _: Attributes) -> Any:
+    """A value as recorded, decoded where it is a text with a JSON object or array."""
+    return decode(value)
+
+
+def json_value(value: Any, _: Attributes) -> Any:
+    """A value that is JSON by convention."""
+    return decode_json(value)
+
+
+def arguments(value: Any, _: Attributes) -> Any:
+    value = given(value)
+    return value if value is NOT_CAPTURED else call_arguments(value)
+
+
+def invocation(value: Any, _: Attributes) -> Any:
+    """Arguments recorded as the function's `{args, kwargs}`."""
+    value = given(value)
+    return value if value is NOT_CAPTURED else invocation_arguments(value)
+
+
+def result(value: Any, _: Attributes) -> Any:
+    """A ToolResult."""
+    return open_result(value)
+
+
+def json_result(value: Any, _: Attributes) -> Any:
+    """A ToolResult out of a text that is JSON by convention."""
+    return open_result(value, is_json=True)
+
+
+def messages(value: Any, _: Attributes) -> Any:
+    """A list of messages."""
+    return readable_messages(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flattened:
+    """Reads messages under flattened keys, `PREFIX.0.role` and its like; not captured when no key has the prefix."""
+
+    prefix: str
+    convert: Callable[[Any], Any] = readable_messages
+
+    def __call__(self, _: Any, attributes: Attributes) -> Any:
+        found = unflatten(attributes, self.prefix)
+        return NOT_CAPTURED if found is None else self.convert(found)
+
+    def holds(self, attributes: Attributes) -> bool:
+        return any(key.startswith(self.prefix + ".") for key in attributes)

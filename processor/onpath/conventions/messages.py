@@ -1,0 +1,248 @@
+"""Message values in one readable shape, whatever provider or framework shaped them.
+
+Messages of OpenAI, Anthropic and the GenAI conventions are left as they are. What others write is rewritten to these:
+Bedrock's toolUse and toolResult, Gemini's functionCall, Vercel's tool-call parts, Genkit's toolRequest, Haystack's
+tool_call, LangChain's serialised messages, and OpenInference's or OpenLLMetry's flattened keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from onpath.conventions.results import text_or_none
+from onpath.conventions.values import decode, literal
+from onpath.model import Attributes
+
+_DEPTH: Final = 12  # messages nest their content a few levels; what lies deeper is content
+_INSIDE: Final = (
+    "parts", "content", "message", "messages", "choices", "output", "replies", "generations", "candidates",
+)  # fmt: skip
+_LC_ROLES: Final = {
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "human": "user",
+    "system": "system",
+    "tool": "tool",
+}
+
+
+def readable(value: Any, depth: int = 0) -> Any:
+    """A message, a list of them, or what holds them, with foreign parts rewritten. Texts with JSON are decoded."""
+    value = decode(value) if depth < 2 else value
+    if depth > _DEPTH:
+        return value
+    if isinstance(value, list | tuple):
+        return [readable(v, depth + 1) for v in value]
+    if not isinstance(value, Mapping):
+        return value
+    for key, rewrite in _PARTS.items():
+        if key in value:
+            part = rewrite(value)
+            if part is not None:
+                return part
+    message = _langchain(value)
+    held = value if message is None else message
+    changed = {k: readable(held[k], depth + 1) for k in _INSIDE if isinstance(held.get(k), list | tuple | Mapping)}
+    return {**held, **changed} if changed else held
+
+
+def messages(value: Any) -> list[Any]:
+    """The same as a list: what a key holds that is one message, a list of them, or an envelope of either."""
+    read = readable(value)
+    if isinstance(read, Mapping):
+        for key in ("messages", "choices", "replies", "generations", "candidates"):
+            if isinstance(read.get(key), list):
+                return list(read[key])
+    return read if isinstance(read, list) else [read]
+
+
+def _call(call_id: Any, name: Any, arguments: Any, kind: str = "tool_call") -> dict[str, Any]:
+    call = {"type": kind, "name": name, "arguments": decode(arguments)}
+    return call if call_id is None else {**call, "id": call_id}
+
+
+def _answer(call_id: Any, response: Any, failed: Any) -> dict[str, Any]:
+    answer = {"type": "tool_call_response", "id": call_id, "response": response}
+    if failed is True:  # Anthropic's spelling of a failed result, the one that says so
+        answer = {"type": "tool_result", "tool_use_id": call_id, "content": response, "is_error": True}
+    return answer
+
+
+def _tool_use(part: Mapping[str, Any]) -> Any:
+    held = part.get("toolUse", part)
+    return _call(held.get("toolUseId"), held.get("name"), held.get("input")) if isinstance(held, Mapping) else None
+
+
+def _tool_result(part: Mapping[str, Any]) -> Any:
+    held = part["toolResult"] if isinstance(part["toolResult"], Mapping) else part
+    return _answer(held.get("toolUseId"), held.get("content"), held.get("status") == "error")
+
+
+def _gemini_call(part: Mapping[str, Any]) -> Any:
+    held = part.get("functionCall", part.get("function_call"))
+    if not isinstance(held, Mapping) or "args" not in held:
+        return None  # OpenAI's old function_call has `arguments`, and is known as it is
+    return _call(held.get("id"), held.get("name"), held.get("args"))
+
+
+def _gemini_answer(part: Mapping[str, Any]) -> Any:
+    held = part.get("functionResponse", part.get("function_response"))
+    return _answer(held.get("id"), held.get("response"), None) if isinstance(held, Mapping) else None
+
+
+def _vercel(part: Mapping[str, Any]) -> Any:
+    if not isinstance(part.get("toolName"), str):
+        return None
+    if part.get("type") == "tool-result" or ("result" in part and "args" not in part and "input" not in part):
+        return _answer(part["toolCallId"], part.get("output", part.get("result")), part.get("isError"))
+    ran_by_provider = part.get("providerExecuted") is True
+    kind = "server_tool_call" if ran_by_provider else "tool_call"
+    given = next((part[k] for k in ("input", "args", "arguments") if k in part), None)
+    return _call(part["toolCallId"], part["toolName"], given, kind)
+
+
+def _genkit_call(part: Mapping[str, Any]) -> Any:
+    held = part["toolRequest"]
+    return _call(held.get("ref"), held.get("name"), held.get("input")) if isinstance(held, Mapping) else None
+
+
+def _genkit_answer(part: Mapping[str, Any]) -> Any:
+    held = part["toolResponse"]
+    return _answer(held.get("ref"), held.get("output"), None) if isinstance(held, Mapping) else None
+
+
+def _haystack_call(part: Mapping[str, Any]) -> Any:
+    held = part["tool_call"]
+    if not isinstance(held, Mapping) or "tool_name" not in held:
+        return None
+    return _call(held.get("id"), held.get("tool_name"), held.get("arguments"))
+
+
+def _haystack_answer(part: Mapping[str, Any]) -> Any:
+    held = part["tool_call_result"]
+    if not isinstance(held, Mapping) or not isinstance(held.get("origin"), Mapping):
+        return None
+    return _answer(held["origin"].get("id"), literal(held.get("result")), held.get("error"))
+
+
+_PARTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "toolUse": _tool_use,
+    "toolUseId": lambda part: _tool_use(part) if part.get("type") == "toolUse" else None,
+    "toolResult": _tool_result,
+    "functionCall": _gemini_call,
+    "function_call": _gemini_call,
+    "functionResponse": _gemini_answer,
+    "function_response": _gemini_answer,
+    "toolCallId": _vercel,
+    "toolRequest": _genkit_call,
+    "toolResponse": _genkit_answer,
+    "tool_call": _haystack_call,
+    "tool_call_result": _haystack_answer,
+}
+
+
+def _langchain(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A serialised LangChain message as a plain one: role, content, tool_calls, tool_call_id, status."""
+    body: Any = None
+    kind: Any = None
+    if value.get("lc") is not None and isinstance(value.get("kwargs"), Mapping):
+        body = value["kwargs"]
+        names = value.get("id")
+        last = names[-1] if isinstance(names, list) and names and isinstance(names[-1], str) else ""
+        kind = body.get("type") or last.replace("MessageChunk", "").replace("Message", "").lower()
+    elif isinstance(value.get("data"), Mapping) and value.get("type") in _LC_ROLES:
+        body, kind = value["data"], value["type"]
+    elif value.get("type") in _LC_ROLES and "content" in value and "role" not in value:
+        body, kind = value, value["type"]
+    if body is None:
+        return {"message": value["message"]} if _is_generation(value) else None
+    message = {"role": _LC_ROLES.get(kind, kind), "content": body.get("content")}
+    for key in ("tool_calls", "tool_call_id", "name", "status"):
+        if body.get(key):
+            message[key] = body[key]
+    if message.get("status") == "error" and "tool_call_id" in message:
+        answer = _answer(message["tool_call_id"], message["content"], True)
+        return {"role": "tool", "content": [answer]}
+    return message
+
+
+def _is_generation(value: Mapping[str, Any]) -> bool:
+    return "generation_info" in value and isinstance(value.get("message"), Mapping)
+
+
+# ------------------------------------------------------------------ flattened keys
+
+
+def unflatten(attributes: Attributes, prefix: str) -> Any:
+    """`prefix.0.message.role` and its like as nested values; lists by number, whatever number they begin with."""
+    root: dict[str, Any] = {}
+    start = len(prefix) + 1
+    for key, value in attributes.items():
+        if not key.startswith(prefix) or len(key) <= start or key[start - 1] != ".":
+            continue
+        path = key[start:].split(".", _DEPTH)
+        at = root
+        for part in path[:-1]:
+            inner = at.get(part)
+            if not isinstance(inner, dict):
+                inner = at[part] = {}
+            at = inner
+        at.setdefault(path[-1], value)
+    return _lists(root) if root else None
+
+
+def _lists(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    held = {k: _lists(v) for k, v in node.items()}
+    if held and all(k.isdecimal() and k.isascii() and len(k) < 8 for k in held):
+        return [held[k] for k in sorted(held, key=int)]
+    return held
+
+
+def last_text(found: Sequence[Any] | None, role: str) -> Any:
+    """The text of the last message of a role that has any; None when there is none."""
+    for message in reversed(found or ()):
+        if isinstance(message, Mapping) and message.get("role") == role:
+            text = message_text(message)
+            if text is not None:
+                return text
+    return None
+
+
+def message_text(message: Mapping[str, Any]) -> str | None:
+    """The texts of one message, one after another; None when it holds none."""
+    inner = message.get("message")
+    if isinstance(inner, Mapping):
+        return message_text(inner)
+    for key in ("content", "parts"):
+        held = message.get(key)
+        if isinstance(held, str):
+            return held
+        if isinstance(held, list):
+            texts = [t for t in map(_part_text, held) if t is not None]
+            if texts:
+                return "\n".join(texts)
+    return None
+
+
+def _part_text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping) or part.get("type") not in (None, "text", "input_text", "output_text"):
+        return None
+    return text_or_none(part.get("text")) or text_or_none(part.get("content"))
+
+
+def walk(found: Iterable[Any], depth: int = 0) -> Iterable[Mapping[str, Any]]:
+    """Every message and part in a list of messages, in order."""
+    for item in found:
+        if isinstance(item, list | tuple):
+            if depth < _DEPTH:
+                yield from walk(item, depth + 1)
+        elif isinstance(item, Mapping):
+            yield item
+            if depth < _DEPTH:
+                inner = [item[k] for k in _INSIDE if isinstance(item.get(k), list | tuple | Mapping)]
+                yield from walk(inner, depth + 1)

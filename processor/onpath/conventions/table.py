@@ -1,0 +1,132 @@
+"""The one table that orders the families, and the look-ups made of it.
+
+Rows stand in the order in which families decide a span's role when several meet on one span; the number is the order
+in which their facts are read. To add a family: one module that makes a `Family`, and one row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from onpath.conventions import genai, genai_old, openinference, traceloop, vercel
+from onpath.conventions.base import GENERIC, EventReader, Fact, Family, Flattened, Reader, Role, RoleReader, UsageReader
+from onpath.model import Span
+
+TABLE: Final[tuple[tuple[Family, int], ...]] = (
+    (openinference.FAMILY, 7),
+    (genai.FAMILY, 1),
+    (vercel.FAMILY, 2),
+    (traceloop.FAMILY, 14),
+    (genai_old.FAMILY, 15),
+)
+
+FAMILIES: Final[tuple[Family, ...]] = tuple(family for family, _ in TABLE)
+_BY_VALUE: Final[tuple[Family, ...]] = tuple(family for family, _ in sorted(TABLE, key=lambda row: row[1]))
+
+
+class Claim(NamedTuple):
+    """A span's role, the family that gave it, and by what: an attribute key, or empty for the span's name."""
+
+    role: Role
+    family: str = ""
+    key: str = ""
+
+
+class _Marker(NamedTuple):
+    rank: int
+    name: str
+    key: str
+    rule: Mapping[str, Role] | RoleReader
+
+
+def _markers() -> dict[str, tuple[_Marker, ...]]:
+    found: dict[str, tuple[_Marker, ...]] = {}
+    for rank, family in enumerate(FAMILIES):
+        for key, rule in family.roles.items():
+            found[key] = (*found.get(key, ()), _Marker(rank, family.name, key, rule))
+    return found
+
+
+NO_CLAIM: Final = Claim("other")
+_MARKERS: Final = _markers()
+_PLACEHOLDERS: Final = {key: (family.name, test) for family in FAMILIES for key, test in family.placeholders.items()}
+_NAMED: Final = {scope: family for family in reversed(FAMILIES) for scope in family.scopes}
+
+READERS: Final[Mapping[Fact, tuple[tuple[str, Reader], ...]]] = {
+    fact: tuple((k, r) for family in _BY_VALUE for k, r in family.facts.get(fact, {}).items())
+    for fact in {f for family in FAMILIES for f in family.facts}
+}
+USAGE: Final[Mapping[str, tuple[int, str]]] = {
+    key: (rank, metric) for rank, family in enumerate(_BY_VALUE) for key, metric in family.usage.items()
+}
+USAGE_JSON: Final[tuple[tuple[str, UsageReader], ...]] = tuple(
+    (key, reader) for family in _BY_VALUE for key, reader in family.usage_json.items()
+)
+EVENTS: Final[Mapping[str, EventReader]] = {name: read for family in _BY_VALUE for name, read in family.events.items()}
+PREFIXES: Final = tuple(dict.fromkeys(before for f in FAMILIES for before, _ in f.name_affixes if before))
+SUFFIXES: Final = tuple(dict.fromkeys(after for f in FAMILIES for _, after in f.name_affixes if after))
+
+
+def claim_of(span: Span) -> Claim:
+    """A span's role, in one pass over its attributes. A name decides only where no attribute did."""
+    hits: list[_Marker] = []
+    for key, value in span.attributes.items():
+        markers = _MARKERS.get(key)
+        if markers is not None:
+            hits += markers
+        if key in _PLACEHOLDERS and _PLACEHOLDERS[key][1](value, span):
+            return Claim("dropped", _PLACEHOLDERS[key][0], key)
+    if len(hits) > 1:
+        hits.sort(key=_rank)
+    generic: Claim | None = None
+    for marker in hits:
+        role = _role(marker.rule, span.attributes[marker.key], span)
+        if role is None:
+            continue
+        if role not in GENERIC:
+            return Claim(role, marker.name, marker.key)
+        generic = generic or Claim(role, marker.name, marker.key)
+    named = _NAMED.get(span.scope_name)
+    if named is not None and named.named is not None:
+        role = named.named(span)
+        if role is not None and (generic is None or role not in GENERIC):
+            return Claim(role, named.name)
+    return generic or NO_CLAIM
+
+
+def _rank(marker: _Marker) -> int:
+    return marker.rank
+
+
+def _role(rule: Mapping[str, Role] | RoleReader, value: Any, span: Span) -> Role | None:
+    if not isinstance(rule, Mapping):
+        return rule(value, span)
+    return rule.get(value.lower()) if isinstance(value, str) else None
+
+
+def explain(claim: Claim, span: Span) -> str:
+    """The rule that made a claim, in words."""
+    if not claim.family:
+        return "no convention known here"
+    if not claim.key:
+        return f"{claim.family}: span name {_short(span.name)} in scope {_short(span.scope_name)}"
+    return f"{claim.family}: {claim.key} = {_short(span.attributes.get(claim.key))}"
+
+
+_READ: Final = frozenset(
+    [k for readers in READERS.values() for k, _ in readers] + [k for k, _ in USAGE_JSON] + [*USAGE, *_MARKERS]
+)
+
+
+def unread(span: Span) -> tuple[str, ...]:
+    """Keys of a span's attributes that no family reads."""
+    return tuple(sorted(k for k in span.attributes if k not in _READ and not k.startswith(_FLAT)))
+
+
+_FLAT: Final = tuple(r.prefix + "." for rs in READERS.values() for _, r in rs if isinstance(r, Flattened))
+
+
+def _short(value: Any) -> str:
+    shown = repr(value[:60] if isinstance(value, str) else value)
+    return shown if len(shown) <= 62 else shown[:59] + "..."

@@ -1,0 +1,204 @@
+"""Which agents there are, and what belongs to which (steps.md section 2).
+
+Takes out spans that only wrap an agent, joins the records of one agent, moves the spans of an agent that ran inside a
+tool call below that call, and finds agents that have no agent span because their family has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from onpath.conventions.table import Claim
+from onpath.model import Span, Trace
+from onpath.steps.facts import bare_name
+from onpath.steps.tree import Logs, Node, relink, walk
+
+_WRAPS: Final = ("chain", "workflow")
+_NEAREST: Final = 256  # tool calls before an agent that may have started it
+
+
+def settle_agents(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
+    left = _take_out_wrappers(nodes)
+    left = _join_records(left)
+    left = _fill_empty_agents(left, trace, claims)
+    left = _move_into_tools(left)
+    return _find_implicit(left, trace, claims, logs)
+
+
+def own_name(node: Node) -> str | None:
+    """The agent's name as an attribute says it."""
+    return node.facts.text("agent_name")
+
+
+def agent_name(node: Node) -> str | None:
+    """The agent's name: as an attribute says it, else the span's name without what the convention adds."""
+    name = own_name(node)
+    if name is not None or node.claim.role == "loop":
+        return name
+    bare = bare_name(node.span.name)
+    return None if bare in ("", node.facts.text("model")) else bare
+
+
+def _take_out_wrappers(nodes: Sequence[Node]) -> list[Node]:
+    """An agent span without a name of its own, and without calls of its own, around other agents: the run's wrapper.
+
+    A model loop below an agent is that agent's loop, unless it has another name and tools of its own.
+    """
+    for node in walk(nodes):
+        if node.kind != "agent":
+            continue
+        kinds = {c.kind for c in node.children}
+        if node.claim.role == "loop" and _inside_agent(node):
+            if own_name(node) is None or "tool" not in kinds:
+                node.gone = True
+        elif kinds == {"agent"} and own_name(node) is None and len(node.spans) == 1 and _holds_named(node):
+            node.gone = True
+    return relink(nodes)
+
+
+def _inside_agent(node: Node) -> bool:
+    for above in node.above():
+        if above.kind == "tool":
+            return False
+        if above.kind == "agent" and not above.gone:
+            return True
+    return False
+
+
+def _holds_named(node: Node) -> bool:
+    return all(own_name(c) is not None for c in node.children)
+
+
+def _join_records(nodes: Sequence[Node]) -> list[Node]:
+    """An agent directly below an agent of the same name, or without one, is a second record of it."""
+    for node in walk(nodes):
+        parent = node.parent
+        while parent is not None and parent.gone:
+            parent = parent.into
+        if node.kind != "agent" or parent is None or parent.kind != "agent":
+            continue
+        if agent_name(node) in (None, agent_name(parent)) or (node.claim.role == "loop" and own_name(node) is None):
+            parent.absorb(node)
+    return relink(nodes)
+
+
+def _fill_empty_agents(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim]) -> list[Node]:
+    """An agent span with nothing below it beside a wrapper of its name that holds what it did: that is its content."""
+    empty = [n for n in nodes if n.kind == "agent" and not n.children and trace.parent(n.span) is not None]
+    if not empty:
+        return list(nodes)
+    wrappers: dict[tuple[Span | None, str], list[Span]] = {}
+    for span, claim in claims.items():
+        if claim.role in _WRAPS:
+            wrappers.setdefault((trace.parent(span), bare_name(span.name)), []).append(span)
+    moved = False
+    for node in empty:
+        for wrapper in wrappers.get((trace.parent(node.span), agent_name(node) or ""), ()):
+            if _within(wrapper, node.span):
+                for other in nodes if node.parent is None else node.parent.children:
+                    if other is not node and _below(other.span, wrapper, trace):
+                        other.parent = node
+                        moved = True
+    return relink(nodes) if moved else list(nodes)
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    if inner.start_ns < outer.start_ns:
+        return False
+    return outer.end_ns is None or (inner.end_ns is not None and inner.end_ns <= outer.end_ns)
+
+
+def _below(span: Span, top: Span, trace: Trace) -> bool:
+    at: Span | None = span
+    while at is not None and at is not top:
+        at = trace.parent(at)
+    return at is not None
+
+
+# ------------------------------------------------------------------ agents inside tool calls
+
+
+def _move_into_tools(nodes: Sequence[Node]) -> list[Node]:
+    """Spans of another agent that lie inside the time of a tool call beside them belong into that call."""
+    groups: dict[int, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(id(node.parent), []).append(node)
+    moved = False
+    for group in groups.values():
+        if not _has_others(group):
+            continue
+        tools: list[Node] = []  # by start, so the last ones are the innermost
+        for node in group:
+            tool = _caller(node, tools[-_NEAREST:])
+            if tool is not None:
+                node.parent = tool
+                moved = True
+            elif node.kind == "tool":
+                tools.append(node)
+    return relink(nodes) if moved else list(nodes)
+
+
+def _has_others(group: Sequence[Node]) -> bool:
+    """Whether a group may hold calls of another agent at all."""
+    if len(group) < 2 or not any(n.kind == "tool" for n in group):
+        return False
+    return any(n.kind == "agent" for n in group) or len({_agent_of(n) for n in group} - {None}) > 1
+
+
+def _caller(node: Node, around: Sequence[Node]) -> Node | None:
+    """The tool call that started an agent: of those that hold its time one of its name, else the latest."""
+    if not around or (node.kind == "agent" and node.parent is None):
+        return None
+    mine = _agent_of(node)
+    holding = [t for t in around if t.holds(node) and (node.kind == "agent" or _differ(mine, _agent_of(t)))]
+    if not holding:
+        return None
+    related = [t for t in holding if mine and _related(mine, t.facts.tool_name())]
+    return (related or holding)[-1]
+
+
+def _agent_of(node: Node) -> str | None:
+    if node.kind == "agent":
+        return agent_name(node)
+    name = node.facts.attributes.get("gen_ai.agent.name")
+    return name if isinstance(name, str) and name else None
+
+
+def _differ(a: str | None, b: str | None) -> bool:
+    return a is not None and b is not None and a != b
+
+
+def _related(agent: str, tool: str | None) -> bool:
+    return tool is not None and (agent.lower() in tool.lower() or tool.lower() in agent.lower())
+
+
+def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
+    """A wrapper inside a tool call that holds model calls, where no agent span does: an agent of its own."""
+    made: dict[Span, Node] = {}
+    for node in nodes:
+        tool = node.parent
+        if node.kind == "agent" or tool is None or tool.kind != "tool":
+            continue
+        top = _topmost_wrapper(node.span, tool, trace, claims)
+        if top is None:
+            continue
+        if top not in made:
+            made[top] = Node(top, "agent", claims[top], logs)
+            made[top].parent = tool
+        made[top].children.append(node)
+    kept = [agent for agent in made.values() if any(c.kind == "llm" for c in agent.children)]
+    for agent in kept:
+        for child in agent.children:
+            child.parent = agent
+    return relink([*nodes, *kept]) if kept else list(nodes)
+
+
+def _topmost_wrapper(span: Span, tool: Node, trace: Trace, claims: Mapping[Span, Claim]) -> Span | None:
+    found: Span | None = None
+    at = trace.parent(span)
+    while at is not None and at not in tool.spans:
+        if claims[at].role in _WRAPS:
+            found = at
+        at = trace.parent(at)
+    return found if at is not None else None

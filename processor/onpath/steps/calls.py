@@ -1,0 +1,153 @@
+"""Logical calls: spans that recorded one call become one node (steps.md section 3).
+
+A tool call may be recorded by its caller, an MCP client and the MCP server; a model call by an instrumentation and by
+the SDK inside it, or by a zero-length span that holds what a stream gave. Two real calls are never merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from onpath.model import Span, Trace
+from onpath.steps.tree import Node, relink, walk
+
+_SERVER: Final = 2  # OTLP span kind
+_SEPARATORS: Final = ("__", ".", "/", ":", "-")
+_NEAR: Final = 4  # spans between a tool's serving end and what received it
+
+
+def merge_tool_calls(nodes: Sequence[Node], trace: Trace) -> list[Node]:
+    """Each logical tool call as one node: nested records first, then serving ends beside their clients."""
+    for node in reversed(walk(nodes)):
+        if node.kind == "tool":
+            _take_nested(node)
+    nodes = relink(nodes)
+    groups: dict[int, list[Node]] = {}
+    for node in nodes:
+        if node.kind == "tool":
+            groups.setdefault(id(node.parent), []).append(node)
+    for group in groups.values():
+        if len(group) > 1:
+            _take_beside(group, trace)
+    return relink(nodes)
+
+
+def _take_nested(node: Node) -> None:
+    """A record below with the same tool's name, when there is just one: two of them are two calls made inside."""
+    name = node.facts.tool_name()
+    same = [c for c in node.children if c.kind == "tool" and same_tool(name, c.facts.tool_name()) and node.holds(c)]
+    if len(same) == 1:
+        node.absorb(same[0])
+
+
+def _take_beside(group: Iterable[Node], trace: Trace) -> None:
+    """Records of one call under sibling parents: by a shared id, or as the serving end of the same context."""
+    clients: list[Node] = []  # in order of start, so the last one that fits is the innermost
+    for node in group:
+        served = _is_served(node.span, node.parent, trace)
+        for client in reversed(clients[-16:]):
+            if not client.gone and client.holds(node) and _one_call(client, node, served):
+                client.absorb(node)
+                break
+        else:
+            if not served:
+                clients.append(node)
+
+
+def _one_call(client: Node, node: Node, served: bool) -> bool:
+    if not same_tool(client.facts.tool_name(), node.facts.tool_name()):
+        return False
+    ids = client.facts.text("call_id"), node.facts.text("call_id")
+    if ids[0] is not None and ids[0] == ids[1]:
+        return True
+    requests = (_request_id(client), _request_id(node))
+    return (requests[0] is not None and requests[0] == requests[1]) or (served and len(client.spans) == 1)
+
+
+def _request_id(node: Node) -> str | None:
+    value = node.facts.attributes.get("jsonrpc.request.id")
+    return str(value) if isinstance(value, str | int) and value != "" else None
+
+
+def _is_served(span: Span, parent: Node | None, trace: Trace) -> bool:
+    """Whether a span is, or lies closely below, the receiving side of a call."""
+    at: Span | None = span
+    for _ in range(_NEAR):
+        if at is None or (parent is not None and at in parent.spans):
+            return False
+        if at.kind == _SERVER or at.name.startswith(("mcp.server", "MCP server")):
+            return trace.parent(at) is not None
+        at = trace.parent(at)
+    return False
+
+
+def same_tool(a: str | None, b: str | None) -> bool:
+    """Whether two recorded names are one tool's, an agent's or server's name before one of them apart."""
+    if a is None or b is None:
+        return False
+    if a == b:
+        return True
+    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
+    return any(longer.endswith(separator + shorter) for separator in _SEPARATORS)
+
+
+# ------------------------------------------------------------------ model calls
+
+
+def merge_model_calls(nodes: Sequence[Node]) -> list[Node]:
+    """Each model call as one node; a span around several of them is a loop and no call."""
+    _take_stream_ends(nodes)
+    nodes = relink(nodes)
+    inside: dict[int, list[Node]] = {}
+    for node in reversed(walk(nodes)):
+        if node.kind != "llm":
+            continue
+        inner: list[Node] = []
+        for child in node.children:
+            if child.kind == "llm":
+                inner += inside[id(child)] if child.gone else [child]
+        if len(inner) == 1:
+            node.absorb(inner[0])
+        elif inner:
+            node.gone = True
+            inside[id(node)] = inner
+    nodes = relink(nodes)
+    _take_same_response(nodes)
+    return relink(nodes)
+
+
+def _take_stream_ends(nodes: Sequence[Node]) -> None:
+    """A zero-length record with what a stream gave belongs to the call before it that lacks it."""
+    latest: dict[int, Node] = {}
+    for node in nodes:
+        if node.kind != "llm":
+            continue
+        before = latest.get(id(node.parent))
+        if before is not None and node.start_ns == node.end_ns and _is_end_of(before, node):
+            before.absorb(node)
+        else:
+            latest[id(node.parent)] = node
+
+
+def _is_end_of(call: Node, end: Node) -> bool:
+    if call.start_ns == call.end_ns or call.facts.attributes.get("gen_ai.response.id") or call.facts.usage():
+        return False
+    asked = [n.facts.attributes.get("gen_ai.request.model") for n in (call, end)]
+    return asked[0] == asked[1] and bool(end.facts.usage() or end.facts.text("response_id"))
+
+
+def _take_same_response(nodes: Sequence[Node]) -> None:
+    """Two records of one response, one inside the other's time but not below it."""
+    known: dict[str, Node] = {}
+    for node in nodes:
+        if node.kind != "llm":
+            continue
+        response = node.facts.text("response_id")
+        if response is None:
+            continue
+        other = known.get(response)
+        if other is not None and other.holds(node):
+            other.absorb(node)
+        else:
+            known[response] = node

@@ -1,0 +1,210 @@
+"""The facts of one step, read from the spans that recorded it, their events and their log records.
+
+A fact is looked up by attribute key in the order of the conventions' table; content that no attribute holds is taken
+from events and log records. Everything is read on demand and once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from onpath.conventions.base import Fact, Flattened
+from onpath.conventions.messages import walk
+from onpath.conventions.results import ToolResult, open_result
+from onpath.conventions.table import EVENTS, PREFIXES, READERS, SUFFIXES, USAGE, USAGE_JSON
+from onpath.conventions.values import arguments
+from onpath.model import NOT_CAPTURED, Attributes, LogRecord, Span
+from onpath.usage import canonical
+
+# Names of classes that stand for any tool: a span named so does not say which tool it was.
+_CLASS_NAMES: Final = frozenset(
+    {"DynamicStructuredTool", "DynamicTool", "StructuredTool", "FunctionTool", "SimpleTool", "Tool", "BaseTool",
+     "QueryEngineTool", "AgentTool", "McpTool", "MCPTool", "CrewStructuredTool", "running tool",
+     "running output function", "execute_tool", "tools/call", "tool", "ai.toolCall", "function"}
+)  # fmt: skip
+_METHODS: Final = (".acall", ".call", ".__call__", ".run", ".arun", ".invoke", ".ainvoke", ".forward", ".execute")
+_COUNTS: Final = ("input_tokens", "output_tokens")
+
+
+class Facts:
+    """What the spans of one step say together; the first of them, the outermost, goes before the others."""
+
+    __slots__ = ("_cache", "_events", "_logs", "attributes", "spans")
+
+    def __init__(self, spans: Sequence[Span], logs: Mapping[tuple[str, str], Sequence[LogRecord]]) -> None:
+        self.spans = spans
+        self._logs = logs
+        self._cache: dict[str, Any] = {}
+        self._events: tuple[list[Any], list[Any]] | None = None
+        attributes: Attributes = spans[0].attributes
+        if len(spans) > 1:
+            attributes = {k: v for span in reversed(spans) for k, v in span.attributes.items()}
+        self.attributes = attributes
+
+    def get(self, fact: Fact) -> Any:
+        """The fact, or NOT_CAPTURED."""
+        if fact not in self._cache:
+            self._cache[fact] = self._read(fact)
+        return self._cache[fact]
+
+    def holds(self, fact: Fact) -> bool:
+        """Whether something was recorded for the fact, without reading it."""
+        for key, reader in READERS.get(fact, ()):
+            if isinstance(reader, Flattened):
+                if reader.holds(self.attributes):
+                    return True
+            elif key in self.attributes:
+                return True
+        return self._from_events(fact) is not NOT_CAPTURED
+
+    def mentions(self, *words: str) -> bool:
+        """Whether some attribute, event or log record may hold one of these words, in a text or inside a value."""
+        values = list(self.attributes.values())
+        for _, attributes, body in self._records():
+            values += [*attributes.values(), body]
+        return any(
+            any(word in value for word in words) if isinstance(value, str) else isinstance(value, list | dict)
+            for value in values
+        )
+
+    def text(self, fact: Fact) -> str | None:
+        found = self.get(fact)
+        return found if isinstance(found, str) else None
+
+    def _read(self, fact: Fact) -> Any:
+        attributes = self.attributes
+        for key, reader in READERS.get(fact, ()):
+            if key in attributes:
+                found = reader(attributes[key], attributes)
+            elif not key:
+                found = reader(None, attributes)
+            else:
+                continue
+            if found is not NOT_CAPTURED:
+                return found
+        return self._from_events(fact)
+
+    def _from_events(self, fact: Fact) -> Any:
+        if fact in ("input_messages", "input", "arguments"):
+            side = 0
+        elif fact in ("output_messages", "output", "result"):
+            side = 1
+        else:
+            return NOT_CAPTURED
+        found = self._content()[side]
+        if not found:
+            return NOT_CAPTURED
+        if fact == "arguments":
+            return _event_arguments(found)
+        return _event_result(found) if fact == "result" else found
+
+    def _content(self) -> tuple[list[Any], list[Any]]:
+        """Messages in events and log records: given to the model, put out by it."""
+        if self._events is None:
+            given: list[Any] = []
+            put_out: list[Any] = []
+            for name, attributes, body in self._records():
+                reader = EVENTS.get(name)
+                for direction, message in reader(attributes, body) if reader else ():
+                    (given if direction == "input" else put_out).append(message)
+            self._events = given, put_out
+        return self._events
+
+    def _records(self) -> list[tuple[str, Attributes, Any]]:
+        found: list[tuple[str, Attributes, Any]] = []
+        for span in self.spans:
+            found += [(e.name, e.attributes, None) for e in span.events]
+            found += [(r.event_name, r.attributes, r.body) for r in self._logs.get(span.key, ())]
+        return found
+
+    # -------------------------------------------------------------- names, results, usage
+
+    @property
+    def result(self) -> ToolResult:
+        found = self.get("result")
+        return found if isinstance(found, ToolResult) else ToolResult()
+
+    def tool_name(self) -> str | None:
+        """The tool's own name; None where only a class that stands for any tool was recorded."""
+        name = self.text("tool_name")
+        if name is not None and not is_class_name(name):
+            return name
+        inner = self.result.name
+        if inner is not None:
+            return inner
+        for span in self.spans:
+            bare = bare_name(span.name)
+            if bare and not is_class_name(bare):
+                return bare
+        return None
+
+    def usage(self) -> dict[str, int | float]:
+        """Metrics by canonical name, of the first family that counts input or output tokens, else that counts any."""
+        by_rank: dict[int, dict[str, int | float]] = {}
+        for key, value in self.attributes.items():
+            known = USAGE.get(key)
+            if known is not None:
+                number = _number(value)
+                if number is not None:
+                    by_rank.setdefault(known[0], {})[known[1]] = number
+        counted = [_canonical(by_rank[rank]) for rank in sorted(by_rank)]
+        for metrics in counted:
+            if any(c in metrics for c in _COUNTS):
+                return metrics
+        for key, reader in USAGE_JSON:
+            if key in self.attributes:
+                held = {m: n for m, v in reader(self.attributes[key]).items() if (n := _number(v)) is not None}
+                if held:
+                    return _canonical(held)
+        return counted[0] if counted else {}
+
+
+def _canonical(metrics: Mapping[str, int | float]) -> dict[str, int | float]:
+    found: dict[str, int | float] = {}
+    for metric in sorted(metrics, key=lambda m: (canonical(m) != m, m)):  # the canonical spelling goes first
+        found.setdefault(canonical(metric), metrics[metric])
+    return found
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def bare_name(name: str) -> str:
+    """A span's name without what its convention puts around the tool's or agent's name."""
+    for prefix in PREFIXES:
+        if name.startswith(prefix):
+            return name[len(prefix) :].strip()
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return name[: -len(suffix)].strip()
+    return name.strip()
+
+
+def is_class_name(name: str) -> bool:
+    for method in _METHODS:
+        if name.endswith(method):
+            name = name[: -len(method)]
+            break
+    return name in _CLASS_NAMES
+
+
+def _event_arguments(found: Sequence[Any]) -> Any:
+    for part in walk(found):
+        if part.get("type") == "tool_call" and "arguments" in part:
+            return arguments(part["arguments"])
+    first = found[0]
+    return arguments(first["content"]) if isinstance(first, Mapping) and "content" in first else NOT_CAPTURED
+
+
+def _event_result(found: Sequence[Any]) -> Any:
+    for part in walk(found):
+        if part.get("type") == "tool_call_response":
+            return open_result(part.get("response", part.get("result")))
+    last = found[-1]
+    return open_result(last["content"]) if isinstance(last, Mapping) and "content" in last else NOT_CAPTURED

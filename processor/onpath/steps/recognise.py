@@ -1,0 +1,91 @@
+"""The one way in: a trace -> what its spans are -> the scopes that validators judge.
+
+Data flow: spans -> a role each (`conventions`) -> nodes -> one node a logical call -> agents settled -> scopes on
+demand. Everything but the scopes is done once, when the trace is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onpath.conventions.table import Claim, claim_of, explain, unread
+from onpath.model import LogRecord, Span, Trace
+from onpath.steps.agents import settle_agents
+from onpath.steps.calls import merge_model_calls, merge_tool_calls
+from onpath.steps.failures import genuine_failure
+from onpath.steps.model import Nested, Scope
+from onpath.steps.scopes import ScopeMaker
+from onpath.steps.sessions import session_of
+from onpath.steps.tree import Node, grow
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a span is what it is: its role and the rule, what became of it, and its attributes that no rule reads."""
+
+    span: Span
+    role: str
+    rule: str
+    outcome: str
+    unused: tuple[str, ...]
+
+
+class Recognition:
+    """A trace whose spans have their roles. `scopes` may be asked for in several ways."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._claims: dict[Span, Claim] = {span: claim_of(span) for span in trace.spans}
+        logs: dict[tuple[str, str], list[LogRecord]] = {}
+        for record in trace.logs:
+            logs.setdefault((record.trace_id, record.span_id), []).append(record)
+        grown = grow(trace, self._claims, logs)
+        self.has_agent_activity = bool(grown)
+        nodes = merge_model_calls(merge_tool_calls(grown, trace))
+        self._nodes: list[Node] = settle_agents(nodes, trace, self._claims, logs)
+        session = trace.session or session_of(trace.spans)
+        smeared = _smeared(self._nodes)
+        self._maker = ScopeMaker(trace, self._nodes, self._claims, logs, smeared, session)
+        self._made: dict[tuple[Nested, tuple[str, ...]], tuple[Scope, ...]] = {}
+
+    def scopes(self, nested: Nested = "agents_as_steps", spans: Sequence[str] = ()) -> tuple[Scope, ...]:
+        """All scopes, exactly one of them with `run` set; `spans` are globs on names of other spans that count, too."""
+        key = (nested, tuple(spans))
+        if key not in self._made:
+            self._made[key] = self._maker.make(nested, spans)
+        return self._made[key]
+
+    def why(self, span_id: str) -> tuple[Why, ...]:
+        """Why the spans with an id are what they are; none for an id that is not in the trace."""
+        return tuple(
+            Why(span, self._claims[span].role, explain(self._claims[span], span), self._outcome(span), unread(span))
+            for span in self.trace.spans
+            if span.span_id == span_id
+        )
+
+    def _outcome(self, span: Span) -> str:
+        for node in self._nodes:
+            if span in node.spans:
+                others = [s.span_id for s in node.spans if s is not span]
+                beside = f", one call with {', '.join(others)}" if others else ""
+                if any(a.kind == "tool" for a in node.above()) and not self._maker.is_step(node):
+                    return f"inside a tool call, so no step of a scope above{beside}"
+                return f"{node.kind}{beside}"
+        return "a placeholder, left out" if self._claims[span].role == "dropped" else "no step"
+
+
+def recognise(trace: Trace) -> Recognition:
+    """Gives each span its role, once."""
+    return Recognition(trace)
+
+
+def steps_of(trace: Trace, *, nested: Nested = "agents_as_steps", spans: Sequence[str] = ()) -> tuple[Scope, ...]:
+    """The scopes of a trace with their steps."""
+    return recognise(trace).scopes(nested, spans)
+
+
+def _smeared(nodes: Sequence[Node]) -> frozenset[str]:
+    """Status messages of tool calls that failed beyond doubt: some write them on every span that ends later, too."""
+    found = (genuine_failure(n.facts) for n in nodes if n.kind == "tool")
+    return frozenset(message for message in found if message is not None)

@@ -1,0 +1,342 @@
+"""Settled nodes -> scopes: whose step each node is, and in what order (steps.md sections 2 and 3).
+
+Data flow: nodes -> `members_of`, what belongs to each agent -> entries, one a step with the model call that asked for
+it -> one order -> `Scope` values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from onpath.conventions.messages import last_text
+from onpath.conventions.table import Claim
+from onpath.globs import Glob
+from onpath.model import NOT_CAPTURED, Resource, Span, Trace
+from onpath.steps import attempts
+from onpath.steps.agents import agent_name
+from onpath.steps.asked import asked_for, needs_repair, recorded, repaired, without_spans
+from onpath.steps.build import add_usage, build, other_span, shown_input, shown_output
+from onpath.steps.facts import Facts
+from onpath.steps.failures import status_of
+from onpath.steps.model import Nested, Scope, Step, StepError
+from onpath.steps.tree import Logs, Node, order, walk
+
+
+@dataclass(slots=True)
+class Members:
+    """What belongs to one scope: its agent (None: outside of any), its own calls and the agents directly below."""
+
+    agent: Node | None
+    calls: list[Node] = field(default_factory=list)
+    agents: list[Node] = field(default_factory=list)
+
+
+def members_of(nodes: Sequence[Node]) -> dict[Node | None, Members]:
+    """Scopes by their agent, the outer ones first; what runs inside a tool call is in none, but for agents there."""
+    found: dict[Node | None, Members] = {None: Members(None)}
+    place: dict[Node, tuple[Node | None, bool]] = {}
+    for node in walk(nodes):
+        owner, hidden = place[node.parent] if node.parent is not None else (None, False)
+        if node.kind == "agent":
+            found[node] = Members(node)
+            place[node] = (node, False)
+            if not hidden:
+                found[owner].agents.append(node)
+            continue
+        if not hidden:
+            found[owner].calls.append(node)
+        place[node] = (owner, hidden or node.kind == "tool")
+    for members in found.values():
+        members.calls.sort(key=order)
+        members.agents.sort(key=order)
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A step on its way into a scope, with the entry of the model call that asked for it."""
+
+    step: Step
+    asker: Entry | None = None
+
+
+def own_entries(members: Members, smeared: frozenset[str]) -> list[Entry]:
+    """The steps of one scope without the agents below it, in order; calls without times behind who asked for them."""
+    name = agent_name(members.agent) if members.agent is not None else None
+    models = [Entry(build(n, name, smeared)) for n in members.calls if n.kind == "llm"]
+    facts = [n.facts for n in members.calls if n.kind == "llm"]
+    tools = [build(n, name, smeared) for n in members.calls if n.kind == "tool"]
+    if tools:
+        asked = asked_for(facts, results=False) if any(map(needs_repair, tools)) else []
+        entries = [
+            Entry(step, models[number] if number is not None else _asker(step, models))
+            for step, number in repaired(tools, asked)
+        ]
+        unseen = without_spans(facts)
+    else:
+        entries, unseen = [], asked_for(facts, results=True)
+    if not models and not tools and members.agent is not None:
+        entries += [Entry(_named(s, name)) for _, s in asked_for([members.agent.facts], results=True)]
+    called = [Entry(_named(step, name), models[number]) for number, step in unseen]
+    return in_order([*models, *entries, *called])
+
+
+def _named(step: Step, agent: str | None) -> Step:
+    return replace(step, agent=agent)
+
+
+def _asker(step: Step, models: Sequence[Entry]) -> Entry | None:
+    """The latest model call that had started before a tool call did."""
+    low, high = 0, len(models)
+    while low < high:
+        middle = (low + high) // 2
+        start = models[middle].step.start_ns
+        if start is not None and step.start_ns is not None and start <= step.start_ns:
+            low = middle + 1
+        else:
+            high = middle
+    return models[low - 1] if low else None
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """By start, end and span id; entries without times stay behind the one that asked for them, else where they are."""
+    timed: list[Entry] = []
+    behind: dict[int, list[Entry]] = {}
+    for entry in entries:
+        if entry.step.start_ns is not None:
+            timed.append(entry)
+        else:
+            behind.setdefault(id(entry.asker), []).append(entry)
+    timed.sort(key=lambda e: _key(e.step))
+    ordered: list[Entry] = []
+    for entry in timed:
+        ordered.append(entry)
+        ordered += behind.pop(id(entry), ())
+    for left in behind.values():
+        ordered += left
+    return ordered
+
+
+def _key(step: Step) -> tuple[int, float, str]:
+    end = float("inf") if step.end_ns is None else step.end_ns
+    return (step.start_ns or 0, end, step.span_ids[0] if step.span_ids else "")
+
+
+def numbered(entries: Sequence[Entry]) -> tuple[Step, ...]:
+    """The steps, each with the number of the model call that asked for it, and in its attempt group."""
+    numbers: dict[int, int] = {}
+    for entry in entries:
+        if entry.step.kind == "llm":
+            numbers[id(entry)] = len(numbers)
+    steps = [
+        e.step if e.asker is None or id(e.asker) not in numbers else replace(e.step, turn=numbers[id(e.asker)])
+        for e in entries
+    ]
+    return attempts.group(steps)
+
+
+# ------------------------------------------------------------------ scopes
+
+
+class ScopeMaker:
+    """Makes the scopes of one trace from its settled nodes."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        nodes: Sequence[Node],
+        claims: Mapping[Span, Claim],
+        logs: Logs,
+        smeared: frozenset[str],
+        session: str | None,
+    ) -> None:
+        self._trace = trace
+        self._claims = claims
+        self._logs = logs
+        self._session = session
+        self._smeared = smeared
+        self._nodes = nodes
+        self._members = members_of(nodes)
+        self._own: dict[Node | None, list[Entry]] = {}
+
+    def is_step(self, node: Node) -> bool:
+        """Whether a node is a step of some scope."""
+        return any(node in m.calls or node in m.agents for m in self._members.values())
+
+    def make(self, nested: Nested, spans: Sequence[str]) -> tuple[Scope, ...]:
+        """All agent scopes in order of time, and the run scope first where it is none of them."""
+        wanted = self._wanted(spans)
+        top = self._members[None]
+        agents = [m for a, m in self._members.items() if a is not None]
+        single = len(top.agents) == 1 and not top.calls
+        made = [self._agent_scope(m, nested, wanted, run=single and m.agent is top.agents[0]) for m in agents]
+        made.sort(key=lambda s: (s.start_ns or 0, s.span_id))
+        return tuple(made) if single else (self._run_scope(nested, wanted), *made)
+
+    def _agent_scope(self, members: Members, nested: Nested, wanted: Mapping[Any, list[Entry]], *, run: bool) -> Scope:
+        agent = members.agent
+        assert agent is not None
+        facts = agent.facts
+        status, error = status_of(facts)
+        return self._scope(
+            members,
+            self._entries(members, nested, wanted),
+            span=agent.span,
+            facts=facts,
+            agent=agent_name(agent),
+            run=run,
+            period=(agent.start_ns, agent.end_ns),
+            outcome=("unset" if status not in ("ok", "error") else status, error),
+        )
+
+    def _run_scope(self, nested: Nested, wanted: Mapping[Any, list[Entry]]) -> Scope:
+        """The whole trace: steps outside of any agent, and those of the outermost agents one after another."""
+        top = self._members[None]
+        entries = list(self._entries(top, "flatten", wanted, then=nested))
+        root = self._trace.roots[0] if self._trace.roots else None
+        facts = Facts([root], self._logs) if root is not None else None
+        roots = self._trace.roots
+        ends = [s.end_ns for s in roots]
+        period = (
+            min((s.start_ns for s in roots), default=None),
+            None if None in ends else max((e for e in ends if e is not None), default=None),
+        )
+        status, error = status_of(facts) if facts is not None else ("unset", None)
+        return self._scope(
+            top,
+            entries,
+            span=root,
+            facts=facts,
+            agent=None,
+            run=True,
+            period=period,
+            outcome=("unset" if status not in ("ok", "error") else status, error),
+        )
+
+    def _entries(
+        self, members: Members, nested: Nested, wanted: Mapping[Any, list[Entry]], then: Nested | None = None
+    ) -> list[Entry]:
+        """The entries of a scope. `then` is how agents below the outermost ones count, where these are laid open."""
+        found: list[Entry] = []
+        pending: list[tuple[Members, Nested]] = [(members, nested)]
+        while pending:
+            at, how = pending.pop()
+            found += self._own_of(at)
+            found += wanted.get(at.agent, ())
+            name = agent_name(at.agent) if at.agent is not None else None
+            for agent in at.agents:
+                if how == "flatten":
+                    pending.append((self._members[agent], nested if then is None else then))
+                else:
+                    found.append(Entry(build(agent, name, self._smeared)))
+        return in_order(found)
+
+    def _own_of(self, members: Members) -> list[Entry]:
+        if members.agent not in self._own:
+            self._own[members.agent] = own_entries(members, self._smeared)
+        return self._own[members.agent]
+
+    def _scope(
+        self,
+        members: Members,
+        entries: Sequence[Entry],
+        *,
+        span: Span | None,
+        facts: Facts | None,
+        agent: str | None,
+        run: bool,
+        period: tuple[int | None, int | None],
+        outcome: tuple[Literal["ok", "error", "unset"], StepError | None],
+    ) -> Scope:
+        steps = numbered(entries)
+        models = self._models(members, entries)
+        given = recorded(models, "input_messages")
+        put_out = recorded(models, "output_messages")
+        held = facts.get("input") if facts is not None else NOT_CAPTURED
+        return Scope(
+            trace_id=span.trace_id if span is not None else self._trace.trace_id,
+            span_id=span.span_id if span is not None else "",
+            agent=agent,
+            run=run,
+            session=self._session,
+            steps=steps,
+            recorded=agent is not None or self._trace.has_root,
+            input=shown_input(facts) if facts is not None else NOT_CAPTURED,
+            output=_output(facts, models),
+            prompt=_prompt(held, models),
+            start_ns=period[0],
+            end_ns=period[1],
+            status=outcome[0],
+            error=outcome[1],
+            usage=add_usage([s.usage for s in steps if s.kind == "llm"]),
+            output_messages=put_out,
+            input_messages=given,
+            content=content_of(steps),
+            attributes=span.attributes if span is not None else {},
+            resource=span.resource if span is not None else Resource(),
+        )
+
+    def _models(self, members: Members, entries: Sequence[Entry]) -> list[Facts]:
+        """The model calls whose steps stand in a scope, in their order."""
+        by_span = {n.spans[0].span_id: n.facts for n in self._nodes if n.kind == "llm"}
+        return [by_span[e.step.span_ids[0]] for e in entries if e.step.kind == "llm"]
+
+    def _wanted(self, globs: Sequence[str]) -> dict[Node | None, list[Entry]]:
+        """Spans asked for by name that are no steps by themselves, by the agent in whose scope they lie."""
+        if not globs:
+            return {}
+        patterns = [Glob(glob) for glob in globs]
+        taken = {s for n in self._nodes for s in n.spans}
+        owners = {s: n for n in self._nodes if n.kind == "agent" for s in n.spans}
+        found: dict[Node | None, list[Entry]] = {}
+        for span in self._trace.spans:
+            if span in taken or self._claims[span].role == "dropped" or not any(p(span.name) for p in patterns):
+                continue
+            at: Span | None = span
+            while at is not None and at not in owners:
+                at = self._trace.parent(at)
+            owner = owners[at] if at is not None else None
+            name = agent_name(owner) if owner is not None else None
+            found.setdefault(owner, []).append(Entry(other_span(span, name)))
+        return found
+
+
+def _output(facts: Facts | None, models: Sequence[Facts]) -> Any:
+    """The scope's final output: that of its own span, else the text of its last model call."""
+    output = shown_output(facts) if facts is not None else NOT_CAPTURED
+    if output is NOT_CAPTURED and models:
+        last = models[-1].get("output_messages")
+        text = last_text(last, "assistant") if isinstance(last, list) else None
+        return NOT_CAPTURED if text is None else text
+    return output
+
+
+def _prompt(held: Any, models: Sequence[Facts]) -> str | None:
+    """The last user message of the scope's input, else of its first model call's; an input that is one text is it."""
+    if isinstance(held, str):
+        return held
+    for found in (held, models[0].get("input_messages") if models and held is NOT_CAPTURED else None):
+        if isinstance(found, Mapping) and isinstance(found.get("messages"), list):
+            found = found["messages"]
+        if isinstance(found, list):
+            text = last_text([m for m in found if isinstance(m, Mapping)], "user")
+            if isinstance(text, str):
+                return text
+    return None
+
+
+def content_of(steps: Sequence[Step]) -> Literal["full", "partial", "none"]:
+    """How much of what calls were given and gave was recorded; one that failed or goes on need not give."""
+    have = lack = 0
+    for step in steps:
+        if step.kind == "tool":
+            captured = [step.input is not NOT_CAPTURED]
+            if step.source == "spans" and not step.failed and step.end_ns is not None:
+                captured.append(step.output is not NOT_CAPTURED)
+            have += sum(captured)
+            lack += len(captured) - sum(captured)
+    if not have:
+        return "none"
+    return "partial" if lack else "full"
