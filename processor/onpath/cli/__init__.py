@@ -15,7 +15,13 @@ USAGE: Final = 64
 click.UsageError.exit_code = USAGE
 
 # Commands of the library, by module below this package that holds `command`; each is imported when it is called.
-_OWN: Final = {"check": "check", "steps": "steps", "validate": "validate"}
+_OWN: Final = {
+    "check": "check",
+    "preflight": "preflight",
+    "score": "score",
+    "steps": "steps",
+    "validate": "validate",
+}
 # Commands that an extra brings, with what to install when it is not there.
 _EXTRA: Final = {"collector": "onpath[collector]"}
 
