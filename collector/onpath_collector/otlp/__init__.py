@@ -6,7 +6,16 @@ Protobuf messages never leave this package: a retained sub-message keeps its who
 
 from onpath_collector.otlp.decode import decode
 from onpath_collector.otlp.items import count_items
-from onpath_collector.otlp.split import COMPLETE, Batch, Chunk, Evidence, SpanIndex, Wanted, split, split_logs
+from onpath_collector.otlp.split import (
+    COMPLETE,
+    Batch,
+    Chunk,
+    Evidence,
+    SpanIndex,
+    Wanted,
+    split,
+    split_logs,
+)
 from onpath_collector.otlp.wire import DecodeError
 
 __all__ = [
