@@ -82,7 +82,7 @@ class Release:
     def _take(self, released: Released) -> None:
         self.counts.releases[released.reason] += 1
         if self._judge is None:
-            self._buffer.settle(self._clock(), released, None)
+            self._buffer.settle(released, None)
             self.counts.judged["no_policy"] += released.traces
         else:
             self._queue.put_nowait(released)
@@ -98,12 +98,12 @@ class Release:
 
     async def _settle(self, released: Released) -> None:
         outcome = await self._judged(released)
-        self._buffer.settle(self._clock(), released, released.previous if outcome is None else outcome.signature)
+        before = self._buffer.settle(released, outcome and outcome.signature)
         if outcome is None:
             self.counts.dropped["evaluation_failed"] += released.traces
             return
         self.counts.judged[_label(outcome)] += released.traces
-        if outcome.signature == released.previous:
+        if outcome.signature == before:
             self.counts.unchanged += 1
             return
         for broken in outcome.broken:
