@@ -34,7 +34,7 @@ def traced(function: Any) -> Any:
             log.info("calling %s", name)
             refunds.add(1, {"tool": name})
             result = function(**args)
-            span.set_attribute("gen_ai.tool.call.result", json.dumps(result))
+            span.set_attribute("gen_ai.tool.call.result", result if isinstance(result, str) else json.dumps(result))
             return result
 
     return run
