@@ -6,6 +6,7 @@ Protobuf messages never leave this package: a retained sub-message keeps its who
 
 from onpath_collector.otlp.decode import decode
 from onpath_collector.otlp.items import count_items
+from onpath_collector.otlp.recorded import decode_recorded
 from onpath_collector.otlp.split import (
     COMPLETE,
     Batch,
@@ -28,6 +29,7 @@ __all__ = [
     "Wanted",
     "count_items",
     "decode",
+    "decode_recorded",
     "split",
     "split_logs",
 ]

@@ -134,7 +134,7 @@ def _note_links(span: Any, chunk: Chunk) -> None:
     chunk.links = tuple(dict.fromkeys([*chunk.links, *(t for t in targets if len(t) == 16 and t != chunk.trace_id)]))
 
 
-def _fault(span: Any) -> tuple[str, str]:
+def fault_of(span: Any) -> tuple[str, str]:
     """Which of a span's ids is wrong, and how; empty for a sound span."""
     for name, value, length in (("trace_id", span.trace_id, 16), ("span_id", span.span_id, 8)):
         if len(value) != length:
@@ -147,11 +147,11 @@ def _fault(span: Any) -> tuple[str, str]:
 
 
 def _is_sound(span: Any) -> bool:
-    return _fault(span)[0] == ""
+    return fault_of(span)[0] == ""
 
 
 def _reject(span: Any, batch: Batch) -> None:
-    name, fault = _fault(span)
+    name, fault = fault_of(span)
     batch.rejected[name] += 1
     batch.message = batch.message or f"span {span.name[:100]!r}: {fault}"
 
