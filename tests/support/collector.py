@@ -13,7 +13,7 @@ from tests.support.processes import Child
 from tests.support.waiting import until
 
 READY = r"(?i)\bready\b"
-PORT = r"\bgrpc\b\D*127\.0\.0\.1:(\d+)"
+PORT = r"(?i)\bgrpc\b\D*127\.0\.0\.1:(\d+)"
 
 Result = dict[str, Any]
 
