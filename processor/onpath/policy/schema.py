@@ -162,8 +162,11 @@ _SAID: Final[Mapping[str, Callable[[ErrorDetails], str]]] = {
 
 def _told(fault: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
     """The pointer of a fault and what is said of it. A key that is missing is told of the mapping that lacks it."""
-    *around, last = fault["loc"] or ("",)
-    at, kind = pointer(*fault["loc"]), fault["type"]
+    place = fault["loc"]
+    if place[-1:] == ("[key]",) and str(fault["input"]) == str(place[-2]):
+        place = place[:-1]  # a key that is no name is told of at the key
+    *around, last = place or ("",)
+    at, kind = pointer(*place), fault["type"]
     if kind == "missing":
         return pointer(*around), f"`{last}` is required"
     if kind == "extra_forbidden":
