@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from onpath.policy.adherence import load_adherence
 from onpath.policy.files import Source, take_in
-from onpath.policy.loaders import load_adherence, load_flow, load_plan
+from onpath.policy.loaders import load_flow
 from onpath.policy.model import Check, Principal
+from onpath.policy.plan import load_plan
 from onpath.policy.problems import Problems, pointer
 from onpath.policy.schema import CheckModel, WorkflowModel, kind_of, validate
 
@@ -79,7 +81,15 @@ class Asked:
             adherence = load_adherence(entry["adherence"], below)
             faults.absorb(below, "/adherence")
             if adherence is not None:
-                checks.append(Check(key="adherence", validator=adherence, makes=_made(entry["adherence"])))
+                checks.append(
+                    Check(
+                        key="adherence",
+                        validator=adherence,
+                        makes=adherence.evaluation_names,
+                        agent=adherence.agent,
+                        nested=adherence.nested,
+                    )
+                )
         if "plan!" in entry:
             checks += self._plan(entry["plan!"], at, faults)
         if any(key not in known and key not in ("adherence", "plan!") for key in entry):
@@ -105,10 +115,3 @@ class Asked:
                 if name in taken and taken[name] != at:
                     self.problems.error(at, f"a second evaluation named `{name}` (the first is of {taken[name]})")
                 taken.setdefault(name, at)
-
-
-def _made(adherence: Mapping[str, Any]) -> tuple[str, ...]:
-    """The evaluations that a valid adherence check makes (adherence.md section 8)."""
-    gates = adherence.get("gates", ("required", "prohibited"))
-    gated = (f"{gate}_steps" for gate in ("required", "prohibited") if gate in gates and adherence.get(f"{gate}_steps"))
-    return ("workflow_adherence", *gated)

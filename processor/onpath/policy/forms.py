@@ -51,8 +51,10 @@ def entries_of(source: Source, problems: Problems) -> Iterator[Entry]:
         yield from _policy(data, source.stem, problems)
     elif "expected_steps" in data:
         yield _steps_file(data, source.stem)
+    elif misspelt := _misspelt(data):
+        for key, hint in misspelt:
+            problems.error(pointer(key), "this key is not known" + hint)
     else:
-        _tell_misspelt(data, problems)
         yield Entry(data, "", source.stem)
 
 
@@ -83,9 +85,8 @@ def _steps_file(data: Mapping[str, Any], stem: str) -> Entry:
     return Entry({**{key: data[key] for key in beside}, "adherence": check}, "", stem, moved={"/adherence": ""})
 
 
-def _tell_misspelt(data: Mapping[str, Any], problems: Problems) -> None:
-    """A policy whose only key is misspelt looks like one workflow."""
+def _misspelt(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Keys of a policy that are misspelt, with what was meant: without any key of its own it looks like a workflow."""
     known = (*OWN, *VALIDATORS, *SCOPE_TREES)
-    for key, value in data.items():
-        if key not in known and isinstance(value, list) and (hint := suggestion(key, _POLICY_KEYS)):
-            problems.error(pointer(key), "this key is not known" + hint)
+    found = ((key, suggestion(key, _POLICY_KEYS)) for key, value in data.items() if isinstance(value, list))
+    return [(key, hint) for key, hint in found if hint and key not in known]

@@ -22,16 +22,6 @@ def _refuse(problems: Problems, at: str) -> None:
     problems.error(at, "this validator is not available yet")
 
 
-def load_adherence(raw: object, problems: Problems) -> Any:
-    found = _find("adherence", "load_adherence")
-    return found(raw, problems) if found else _refuse(problems, "")
-
-
-def load_plan(raw: object, problems: Problems, **options: Any) -> Any:
-    found = _find("plan", "load_plan")
-    return found(raw, problems, **options) if found else _refuse(problems, "")
-
-
 def load_tree(raw: object, problems: Problems) -> Any:
     found = _find("flow", "load_tree")
     return found(raw, problems) if found else _refuse(problems, "")

@@ -122,9 +122,9 @@ def validate(model: type[Model], raw: object, problems: Problems) -> Model | Non
         return None
 
 
-def suggestion(key: str, known: tuple[str, ...] | list[str]) -> str:
+def suggestion(key: str, known: Sequence[str], likeness: float = 0.6) -> str:
     """`; did you mean ...?`, or nothing."""
-    close = get_close_matches(key, known, n=1, cutoff=0.7)
+    close = get_close_matches(key, known, n=1, cutoff=likeness)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 

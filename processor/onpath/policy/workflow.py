@@ -16,9 +16,10 @@ from onpath.policy.files import Source
 from onpath.policy.fingerprint import meaning
 from onpath.policy.forms import Entry
 from onpath.policy.loaders import load_tree
-from onpath.policy.model import Match, Principal, Workflow
+from onpath.policy.model import Check, Match, Principal, Workflow
 from onpath.policy.problems import Problem, Problems, pointer
 from onpath.policy.schema import MatchModel, WorkflowModel, kind_of, suggestion, validate
+from onpath.validators.adherence import Adherence
 
 _ASKED = (*VALIDATORS, *SCOPE_TREES, "checks")
 
@@ -46,6 +47,7 @@ def load_workflow(source: Source, entry: Entry, problems: Problems, strict_input
     if model is None:
         return None
     _check_aliases(model, problems)
+    _warn_of_ignored(model, checks, problems)
     match = _match(model.match, given="match" in raw, prompt=_prompt(raw, problems), problems=problems)
     if problems.errors:
         return None
@@ -120,12 +122,23 @@ def _check_aliases(model: WorkflowModel, problems: Problems) -> None:
                 problems.error(at, f"`{other}` is an alias of `{owner[other]}` already")
 
 
+def _warn_of_ignored(model: WorkflowModel, checks: tuple[Check, ...], problems: Problems) -> None:
+    """A required step that never counts can't be there, a prohibited one can't be found."""
+    for check in checks:
+        if not isinstance(check.validator, Adherence):
+            continue
+        adherence = check.validator
+        named = {*adherence.expected_steps, *adherence.required_steps, *adherence.prohibited_steps}
+        for name in sorted(named.intersection(model.ignore)):
+            problems.warn("/ignore", f"`{name}` is ignored, so the adherence check that names it never sees it")
+
+
 def _suggest(raw: Mapping[str, Any], problems: Problems) -> None:
     """A key that policy.md doesn't know is a step's name; where that went wrong it may be a key misspelt."""
     hints = {
         pointer(key): hint
         for key in raw
-        if key not in OWN and key not in _ASKED and (hint := suggestion(key, (*OWN, *_ASKED)))
+        if key not in OWN and key not in _ASKED and (hint := suggestion(key, (*OWN, *_ASKED), 0.75))
     }
     for index, problem in enumerate(problems.errors):
         for at, hint in hints.items():
