@@ -143,6 +143,13 @@ async def test_the_scheme_names_the_protocol_unless_it_is_named() -> None:
         connect(Downstream(endpoint="grpc://127.0.0.1:1/v1"), "traces")
 
 
+@pytest.mark.parametrize("header", [("a b", "x"), ("", "x"), ("token-bin", "x"), ("a", "x\r\nb: c"), ("a", "\u00fc")])
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+async def test_headers_that_cannot_be_sent_are_refused_at_once(scheme: str, header: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="header"):
+        connect(Downstream(endpoint=f"{scheme}://127.0.0.1:1", headers=dict([header])), "traces")
+
+
 # TLS
 
 
