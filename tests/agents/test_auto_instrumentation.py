@@ -11,6 +11,7 @@ from tests.agents.support.programs import Run, run
 from tests.agents.support.venvs import Unavailable
 from tests.support.collector import Collector
 from tests.support.otlp_sink import SIGNALS, OtlpSink
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.agents
 
@@ -28,6 +29,18 @@ def test_no_error_where_metrics_and_logs_have_nowhere_to_go(openai: str, tmp_pat
         [result] = collector.wait_for(lambda result: result["service"] == app.service)
     assert (app.code, app.stderr) == (0, ""), str(app)
     assert result["verdict"] == "pass"
+
+
+def test_metrics_and_logs_go_on_too(openai: str, collector: Collector, downstream: OtlpSink) -> None:
+    app = application(collector.endpoint, openai, "-all")
+    assert (app.code, app.stderr) == (0, ""), str(app)
+    marks = {"metrics": b"gen_ai.client.operation.duration", "logs": b"calling lookup_customer"}
+    for signal, mark in marks.items():
+        until(lambda s=signal, m=mark: arrived(downstream, s, app.service, m), lambda s=signal: f"{s} of {app.service}")
+
+
+def arrived(downstream: OtlpSink, signal: str, service: str, mark: bytes) -> bool:
+    return any(service.encode() in request and mark in request for request in downstream.requests(signal))
 
 
 @pytest.mark.parametrize("missing", ["metrics", "logs"])
