@@ -36,3 +36,8 @@ def load_flow(entry: Mapping[str, Any], problems: Problems, *, known: tuple[str,
         if key not in known:
             _refuse(problems, pointer(key))
     return ()
+
+
+def describe_flow(check: Check) -> list[str]:
+    found = _find("words", "describe")
+    return found(check) if found else [f"`{check.key}`."]
