@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from onpath.cli.text import printable
+from onpath.json_values import parse
 from onpath.matching import as_seen
 from onpath.model import Trace
 from onpath.policy.load import load_policy
@@ -86,8 +87,8 @@ def read_json(path: str) -> Any:
     """A JSON document from a file or standard input."""
     data = read_data(path)
     try:
-        return json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        return parse(data.decode("utf-8-sig"))
+    except ValueError as error:
         end(f"{path}: not JSON: {error}", SCHEMA)
 
 
@@ -124,8 +125,8 @@ def _plain(data: bytes) -> Mapping[str, Any] | None:
     if data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
         return None
     try:
-        document = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
+        document = parse(data.decode("utf-8-sig"))
+    except ValueError:
         return None
     return document if isinstance(document, dict) and document.keys() & _FORMS else None
 

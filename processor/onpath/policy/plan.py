@@ -48,7 +48,11 @@ def load_plan(
 
 def compiled(raw: object, *, strict_inputs: bool | None = None) -> Plan:
     """A plan that has passed its compile checks. Raises PlanFault."""
-    plan = read(raw)
+    try:
+        plan = read(raw)
+    except RecursionError:
+        root = plan_native.ROOT if is_contract(raw) else plan_short.ROOT
+        raise schema_fault(root, "nested too deep") from None
     if strict_inputs is False:
         plan = replace(plan, strict=False)
     check(plan)

@@ -138,7 +138,7 @@ def read(raw: object, options: OptionsModel | None = None) -> Plan:
     unique_ids([check.id for check in checks], f"{ROOT}.oracles", "oracles")
     severities = _severities(model.behaviors or [])
     return Plan(
-        id=options.id or model.contractId or "contract",
+        id=options.id or model.contractId,
         spelling=NATIVE,
         digest=digest(raw),
         steps=tuple(_step(step, i) for i, step in enumerate(model.interactionPlan)),

@@ -48,7 +48,8 @@ def describe(plan: Plan) -> list[str]:
     order = "their starts" if plan.order == "start" else "the end of the one and the start of the next"
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}"
     head = (
-        f'Plan "{plan.id}" has {count}, ordered by {order}; checks of severity {plan.severity_floor} or above fail it.'
+        f"{plan.title[0].upper()}{plan.title[1:]} has {count}, ordered by {order}; "
+        f"checks of severity {plan.severity_floor} or above fail it."
     )
     return [head, *(_step_sentence(step) for step in plan.steps), *(_check_sentence(check) for check in plan.checks)]
 

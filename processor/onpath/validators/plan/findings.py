@@ -114,7 +114,7 @@ def explanation_of(result: PlanResult, findings: Sequence[Finding]) -> str:
     bound = sum(step.state == "bound" for step in result.steps.values())
     held = sum(check.resolution == "held" for check in result.checks.values())
     basis = f": {', '.join(result.basis)}" if result.basis else ""
-    first = f"plan {result.plan.id}: {result.verdict}{basis}; {bound} of {len(result.steps)} steps bound"
+    first = f"{result.plan.title}: {result.verdict}{basis}; {bound} of {len(result.steps)} steps bound"
     if result.checks:
         first += f", {held} of {len(result.checks)} checks held"
     return "\n".join([first, *(f"- {finding.message}" for finding in findings)])

@@ -238,9 +238,9 @@ SHORT: Final = Spelling("plan!.steps", "step", "input", "plan!.checks", "", nati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`digest` is that of the document as parsed (plan.md 7.3)."""
+    """`digest` is that of the document as parsed (plan.md 7.3); a contract need not have an id."""
 
-    id: str
+    id: str | None
     spelling: Spelling
     digest: str
     steps: tuple[PlanStep, ...] = ()
@@ -253,6 +253,10 @@ class Plan:
     strict: bool = True
     order: Order = "start"
     reset: Reset | None = None
+
+    @property
+    def title(self) -> str:
+        return f'plan "{self.id}"' if self.id else "the plan"
 
     def operations_of(self, step: PlanStep) -> tuple[Operation, ...]:
         """Those that the step may mean: none if it names one that is not declared."""
