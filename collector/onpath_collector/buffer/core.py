@@ -1,18 +1,16 @@
-"""TraceBuffer: who owns which span, when which trace is due, and what its release means. The package says the whole.
-
-Deadlines stand in a heap. A deadline that moves later leaves its entry where it is: the entry is put right when it
-comes up. So a span costs the same however many traces are open.
-"""
+"""TraceBuffer: which run a span belongs to, what is released when, which sender is refused. See the package."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Hashable
 from typing import Final
 
 from onpath_collector.buffer.evidence import WaitingRoom
-from onpath_collector.buffer.run import RUN_WEIGHT, SPAN_WEIGHT, Run, TraceIndex
-from onpath_collector.buffer.settled import LateStore, Settled, SettledIds
+from onpath_collector.buffer.open_runs import OpenRuns
+from onpath_collector.buffer.releases import awaited, part_of, whole_of
+from onpath_collector.buffer.run import RUN_WEIGHT, Run, TraceIndex
+from onpath_collector.buffer.settled import ANEW, Entry, Judgement, LateStore, Settled, SettledIds
+from onpath_collector.buffer.subtraces import SubTrace
 from onpath_collector.buffer.values import BufferSettings, Counts, Evidence, Reason, Released, Spans
 
 _LINKS: Final = 128  # traces remembered that link to one
@@ -25,15 +23,9 @@ class TraceBuffer:
         self.settings = settings or BufferSettings()
         self.counts = Counts()
         self.elsewhere = 0  # bytes in other buffers under the same memory limit; the owner keeps it current
-        self._open: dict[bytes, Run] = {}
+        self._declares = bool(self.settings.root_attributes)
+        self._open = OpenRuns(self.settings)
         self._sessions: dict[str, Run | Settled] = {}
-        self._heap: list[tuple[float, int, Run]] = []
-        self._sequence = 0  # runs with equal deadlines leave in the order in which they were scheduled
-        self._fresh = 0
-        self._runs = 0
-        self._bytes = 0
-        self._spans = 0
-        self._leaving = 0  # weight of open runs told to leave for want of memory
         self._outgoing = 0  # weight of what is released and not yet settled
         self._ids = SettledIds(self.settings.settled_memory)
         self._late = LateStore(self.settings.late_window, self.settings.late_bytes, self._lost_bytes)
@@ -44,17 +36,17 @@ class TraceBuffer:
     @property
     def open_traces(self) -> int:
         """Traces that have never been released; those opened again are not among them."""
-        return self._fresh
+        return self._open.fresh
 
     @property
     def open_runs(self) -> int:
         """Release units: traces and sessions, opened again or not."""
-        return self._runs
+        return self._open.runs
 
     @property
-    def held_bytes(self) -> int:
+    def open_bytes(self) -> int:
         """Serialised spans and log records of open traces."""
-        return self._bytes
+        return self._open.bytes
 
     @property
     def late_bytes(self) -> int:
@@ -64,11 +56,7 @@ class TraceBuffer:
     @property
     def memory(self) -> int:
         """All that counts against `memory_limit`, in bytes, about."""
-        return self._held + self._late.size + self._outgoing + self._waiting.size + self.elsewhere
-
-    @property
-    def _held(self) -> int:
-        return self._bytes + self._spans * SPAN_WEIGHT + self._runs * RUN_WEIGHT
+        return self._open.weight + self._late.size + self._outgoing + self._waiting.size + self.elsewhere
 
     # In
 
@@ -76,18 +64,18 @@ class TraceBuffer:
         """Whether a request of `size` bytes may come in; otherwise its sender is to come back.
 
         Over the limit, settled traces lose their bytes first; then the heaviest-times-oldest open traces are released
-        early, and what goes out to be judged may be over the limit by an eighth of it.
+        early. What is on its way to be judged may be over the limit by an eighth of it.
         """
         limit = self.settings.memory_limit
         if limit is None or self.memory + size <= limit:
             return True
-        over = self.memory + size - limit - self._outgoing - self._leaving
+        over = self.memory + size - limit - self._outgoing - self._open.leaving
         if over > 0:
-            freed = self._late.size
-            self._late.shed(max(0, freed - over))
-            over -= freed - self._late.size
+            held = self._late.size
+            self._late.shed(max(0, held - over))
+            over -= held - self._late.size
         if over > 0:
-            self._release_early(now, max(over, limit // 16))
+            self._open.release_early(now, max(over, limit // 16))
         return self.memory + size <= limit + limit // _OUTGOING
 
     def push(self, now: float, pushed: Spans) -> None:
@@ -102,9 +90,9 @@ class TraceBuffer:
             return
         index = run.traces[pushed.trace_id]
         size = run.bytes
-        new = run.take(now, index, pushed)
-        self._bytes += run.bytes - size
-        self._spans += new
+        new = run.take(now, index, pushed, self._declares)
+        self._open.bytes += run.bytes - size
+        self._open.spans += new
         self.counts.duplicates += count - new
         if index.settled:
             run.late += new
@@ -114,7 +102,7 @@ class TraceBuffer:
         self._limit(now, run)
         if pushed.complete and new:
             run.force(now, "marked")
-        self._schedule(run)
+        self._open.schedule(run)
 
     def attach(self, now: float, evidence: Evidence) -> None:
         """Takes log records that name spans of one trace. They never open a trace, but re-open a settled one."""
@@ -137,7 +125,7 @@ class TraceBuffer:
             return
         self._add_evidence(run, data)
         self._limit(now, run)
-        self._schedule(run)
+        self._open.schedule(run)
 
     def complete(self, now: float, trace_id: bytes) -> bool:
         """Ends a trace, or the session it belongs to, at once; False for one that is not open."""
@@ -145,125 +133,110 @@ class TraceBuffer:
         if run is None:
             return False
         run.force(now, "marked")
-        self._schedule(run)
+        self._open.schedule(run)
         return True
 
     def recovered(self) -> None:
         """Everything now open was open when the collector crashed: deadlines release it as `recovered`."""
-        for run in self._open.values():
+        for run in self._open:
             run.recovered = True
 
     # Out
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do; None for never."""
-        heap = self._heap
-        while heap and (heap[0][2].closed or heap[0][0] != heap[0][2].scheduled):
-            heapq.heappop(heap)
-        return heap[0][0] if heap else self._late.next_expiry()
+        deadline = self._open.next_deadline()
+        return self._late.next_expiry() if deadline is None else deadline
 
     def tick(self, now: float, budget: int = 256) -> list[Released]:
-        """Lets go of up to `budget` runs whose deadline is over, in order of deadline. Call again when it is still."""
+        """Lets go of runs whose deadline is over, in order of deadline, until there are `budget` Released or more.
+
+        More than `budget` come only of one run with several declared roots. `next_deadline` tells when to call again.
+        """
         found: list[Released] = []
-        heap = self._heap
-        steps = 4 * budget  # entries that turn out to be stale are work too
-        while heap and heap[0][0] <= now and len(found) < budget and steps:
-            steps -= 1
-            at, _, run = heapq.heappop(heap)
-            if run.closed or at != run.scheduled:
-                continue
-            run.scheduled = float("inf")
-            due, reason = run.due(self.settings)
-            if due > now:
-                self._schedule(run, due)
-            elif run.prior is not None and run.prior.judging:
-                run.prior.parked = run  # its report would not know which revision it is
+        for run in self._open.due(now, 4 * budget):  # an entry that is put right is work too
+            judgement = awaited(run)
+            if judgement is None:
+                found += self._leave(now, run)
             else:
-                found.append(self._release(now, run, due, reason))
+                judgement.parked = run
+            if len(found) >= budget:
+                break
         self._late.expire(now, 4 * budget)
         self._late.squeeze(_SQUEEZE)
         return found
 
     def drain(self, now: float) -> list[Released]:
         """Lets go of everything, as `shutdown`; runs already told to leave keep their reason."""
-        runs = dict.fromkeys(self._open.values())
-        self._heap.clear()
-        return [self._release(now, run, now, run.forced or "shutdown") for run in runs]
+        return [found for run in list(self._open) for found in self._close(now, run, now, run.forced or "shutdown")]
 
     def settle(self, released: Released, outcome: Hashable | None) -> Hashable | None:
         """What was released is judged, with a result of `outcome`, or (None) given up. Needed once for each Released.
 
         Returns the outcome of the release before: the report is a new revision only if that differs.
         """
-        settled = released.settled
-        before = settled.outcome
+        judgement = released.judgement
+        before = judgement.outcome
         self._outgoing -= released.size + RUN_WEIGHT
-        settled.judging = False
-        if outcome is not None and outcome != settled.outcome:
-            settled.revision = released.revision
-            settled.outcome = outcome
-        if settled.parked is not None and not settled.parked.closed:
-            self._schedule(settled.parked)
-        settled.parked = None
-        if settled.data is None:
-            self._ids.shrink(settled)
+        judgement.judging = False
+        if outcome is not None and outcome != before:
+            judgement.revision = released.revision
+            judgement.outcome = outcome
+        if judgement.parked is not None and not judgement.parked.closed:
+            self._open.schedule(judgement.parked)
+        judgement.parked = None
+        if isinstance(judgement, Settled) and judgement.data is None:
+            self._ids.shrink(judgement)
         return before
 
     # Openings
 
     def _run_for(self, now: float, pushed: Spans) -> Run | None:
-        run = self._open.get(pushed.trace_id)
-        if run is None:
-            return self._arrived(now, pushed)
-        if pushed.session is not None and run.session is None:
-            return self._join(now, run, pushed.session)
-        return run
-
-    def _arrived(self, now: float, pushed: Spans) -> Run | None:
-        """The run for spans of a trace that is not open; None when they can't be judged."""
+        """The run that these spans belong to, opened if need be; None when they can't be judged."""
         trace_id, session = pushed.trace_id, pushed.session
-        entry = self._ids.get(trace_id)
-        if isinstance(entry, Settled) and self._late.holds(entry, now):
+        run = self._open.get(trace_id)
+        if run is None and trace_id in self._ids:
+            entry = self._ids.get(trace_id)
+            if not isinstance(entry, Settled) or not self._late.holds(entry, now):
+                return self._run_after_window(now, pushed, entry)
             if hash(pushed.data) in entry.digests:
                 self.counts.duplicates += len(pushed.spans)
                 return None
-            found = self._reopen(now, entry)
-            return found if session is None or found.session is not None else self._join(now, found, session)
-        if trace_id in self._ids:
-            return self._arrived_late(now, pushed, entry)
-        run = None if session is None else self._of_session(now, session)
-        return self._opened(now, run, trace_id, session)
-
-    def _arrived_late(self, now: float, pushed: Spans, entry: Settled | int | None) -> Run | None:
-        """Spans of a trace whose bytes are gone. A mark is a promise that its sender may break: those open it again."""
-        count = len(pushed.spans)
-        revision = entry if isinstance(entry, int) else entry.revision if entry is not None and entry.marked else None
-        if revision is None:
-            self.counts.late_spans += count
-            self.counts.late_unjudged += count
-            self.counts.dropped_spans["late"] += count
-            return None
-        run = self._opened(now, None, pushed.trace_id, None)
-        run.traces[pushed.trace_id].settled = True
-        run.partial = True
-        run.revision = revision
+            run = self._reopen(now, entry)
+        if run is None:
+            return self._opened(now, trace_id, session)
+        if session is not None and run.session is None:
+            return self._join(now, run, session)
         return run
 
-    def _opened(self, now: float, run: Run | None, trace_id: bytes, session: str | None) -> Run:
-        """Opens a trace, in a run that is there or one of its own, with the evidence that waited for it."""
+    def _run_after_window(self, now: float, pushed: Spans, entry: Entry) -> Run | None:
+        """For spans of a trace whose bytes are gone. One ended by a mark or by a declared root may go on."""
+        if entry == ANEW or (isinstance(entry, Settled) and entry.anew):
+            return self._opened(now, pushed.trace_id, pushed.session)
+        if entry is None or (isinstance(entry, Settled) and not entry.marked):
+            self.counts.late_spans += len(pushed.spans)
+            self.counts.late_unjudged += len(pushed.spans)
+            self.counts.dropped_spans["late"] += len(pushed.spans)
+            return None
+        run = self._opened(now, pushed.trace_id, pushed.session)
+        run.traces[pushed.trace_id].settled = True
+        run.partial = True
+        run.revision = max(run.revision, entry.revision if isinstance(entry, Settled) else entry)
+        return run
+
+    def _opened(self, now: float, trace_id: bytes, session: str | None) -> Run:
+        """Opens a trace, in the run of its session or one of its own, with the evidence that waited for it."""
+        run = None if session is None else self._of_session(now, session)
         if run is None:
             run = Run(now, session)
-            self._runs += 1
+            self._open.add(run)
             if session is not None:
                 self._sessions[session] = run
+        fresh = trace_id not in self._ids
         run.traces[trace_id] = TraceIndex()
-        self._open[trace_id] = run
-        if trace_id in self._ids:
-            self.counts.reopened += 1
-        else:
-            run.fresh += 1
-            self._fresh += 1
-            self.counts.traces_started += 1
+        self._open.add_trace(run, trace_id, fresh)
+        self.counts.traces_started += fresh
+        self.counts.reopened += not fresh
         waited = self._waiting.take(trace_id)
         if waited is not None:
             run.links |= waited.links
@@ -274,13 +247,10 @@ class TraceBuffer:
     def _reopen(self, now: float, settled: Settled) -> Run:
         run = settled.reopened(now)
         self._late.take(settled)
-        self._open.update(dict.fromkeys(run.traces, run))
+        self._open.add(run)
         if run.session is not None:
             self._sessions[run.session] = run
         self.counts.reopened += 1
-        self._runs += 1
-        self._bytes += run.bytes
-        self._spans += run.spans
         return run
 
     def _of_session(self, now: float, session: str) -> Run | None:
@@ -292,16 +262,12 @@ class TraceBuffer:
     def _join(self, now: float, run: Run, session: str) -> Run:
         """A trace turned out to belong to a session: its run becomes the session's, or part of it."""
         target = self._of_session(now, session)
-        if target is None:
-            run.session = session
-            self._sessions[session] = run
-            return run
-        target.absorb(run)
-        self._open.update(dict.fromkeys(run.traces, target))
-        self._runs -= 1
-        return target
-
-    # What is held
+        if target is not None:
+            self._open.merge(run, target)
+            return target
+        run.session = session
+        self._sessions[session] = run
+        return run
 
     def _add_evidence(self, run: Run, data: bytes) -> None:
         digest = hash(data)
@@ -309,7 +275,7 @@ class TraceBuffer:
             run.digests.add(digest)
             run.evidence.append(data)
             run.bytes += len(data)
-            self._bytes += len(data)
+            self._open.bytes += len(data)
 
     def _link(self, now: float, target: bytes, source: bytes) -> None:
         run = self._open.get(target)
@@ -324,72 +290,68 @@ class TraceBuffer:
             run.full = "span_limit"
         elif run.bytes > self.settings.trace_bytes_limit:
             run.full = "bytes_limit"
-        else:
-            return
-        run.force(now, run.full)
+        if run.full is not None:
+            run.force(now, run.full)
 
-    def _release_early(self, now: float, need: int) -> None:
-        """Tells the heaviest-times-oldest runs to leave, until they weigh `need` bytes."""
-        runs = [run for run in dict.fromkeys(self._open.values()) if run.forced is None]
-        queue = [(-run.weight * (now - run.first + 1.0), i) for i, run in enumerate(runs)]
-        heapq.heapify(queue)
-        while queue and need > 0:
-            run = runs[heapq.heappop(queue)[1]]
-            run.leaving = run.weight
-            run.force(now, "memory")
-            self._leaving += run.leaving
-            need -= run.leaving
-            self._schedule(run)
+    # Releases
 
-    def _schedule(self, run: Run, at: float | None = None) -> None:
-        if at is None:
-            at = run.earliest(self.settings)
-        if at < run.scheduled:
-            run.scheduled = at
-            self._sequence += 1
-            heapq.heappush(self._heap, (at, self._sequence, run))
+    def _leave(self, now: float, run: Run) -> list[Released]:
+        """Releases what is due of a run: all, or the sub-traces of declared roots while the trace goes on."""
+        due, reason = run.due(self.settings)
+        declared = run.declared
+        if declared is None or run.whole_due(self.settings)[0] <= now:
+            return self._close(now, run, due, reason)
+        ended: list[SubTrace] = []
+        while (sub := run.sub_due(self.settings)) is not None and sub[0] <= now:
+            ended.append(declared.pending.pop(sub[1].root))
+        if not declared.pending and not declared.loose:
+            declared.pending = {sub.root: sub for sub in ended}
+            return self._close(now, run, due, reason)
+        self._open.schedule(run, run.due(self.settings)[0])
+        return [self._release_sub(run, sub, due, reason, 0) for sub in ended]
 
-    def _release(self, now: float, run: Run, due: float, reason: Reason) -> Released:
-        run.closed = True
-        for trace_id in run.traces:
-            del self._open[trace_id]
-        self._runs -= 1
-        self._fresh -= run.fresh
-        self._bytes -= run.bytes
-        self._spans -= run.spans
-        self._leaving -= run.leaving
-        self._outgoing += run.bytes + RUN_WEIGHT
-        self.counts.released[reason] += 1
-        self.counts.traces_released += run.fresh
+    def _close(self, now: float, run: Run, due: float, reason: Reason) -> list[Released]:
+        """Releases a run: the sub-traces of its declared roots that are not judged, then what is left of it, if any."""
+        self._open.remove(run)
+        declared = run.declared
+        ended = [] if declared is None else list(declared.pending.values())
         settled = Settled(run, now)
+        whole = declared is None or declared.loose or not ended
+        alone = 0 if whole else run.fresh  # a trace that is nothing but a sub-trace counts once
+        found = [self._release_sub(run, sub, due, reason, alone if i == 0 else 0) for i, sub in enumerate(ended)]
+        if whole:
+            found.append(self._release(whole_of(run, settled, due, reason)))
+        else:
+            settled.judging = False
+        if declared is not None:
+            declared.pending = {}
+        self._remember(settled, run)
+        return found
+
+    def _release_sub(self, run: Run, sub: SubTrace, due: float, reason: Reason, counted: int) -> Released:
+        """`counted` is 1 if it stands for the whole trace, which counts as started already."""
+        first = sub.prior is None
+        self.counts.traces_started += first and not counted
+        sub.prior = Judgement(sub.prior)
+        return self._release(part_of(run, sub, sub.prior, due, reason, counted or int(first)))
+
+    def _release(self, released: Released) -> Released:
+        self._outgoing += released.size + RUN_WEIGHT
+        self.counts.released[released.reason] += 1
+        self.counts.traces_released += released.traces
+        return released
+
+    def _remember(self, settled: Settled, run: Run) -> None:
         for forgotten in self._ids.put(settled):
             self.counts.forgotten += 1
             if len(forgotten.trace_ids) == 1:
                 self._late.discard(forgotten)
         self._late.put(settled, run)
-        if run.session is not None:
-            self._sessions[run.session] = settled
-            if settled.data is None:
-                del self._sessions[run.session]
-        return Released(
-            trace_id=settled.trace_ids[0],
-            trace_ids=settled.trace_ids,
-            session=run.session,
-            reason=reason,
-            chunks=tuple(run.chunks),
-            evidence=tuple(run.evidence),
-            spans=run.spans,
-            size=run.bytes,
-            traces=run.fresh,
-            revision=settled.revision + 1,
-            late=run.late,
-            duplicates=run.duplicates,
-            partial=run.partial,
-            linked_from=tuple(sorted(run.links)),
-            opened_at=run.first,
-            due_at=due,
-            settled=settled,
-        )
+        if settled.session is not None:
+            if settled.data is not None:
+                self._sessions[settled.session] = settled
+            else:
+                del self._sessions[settled.session]
 
     def _lost_bytes(self, settled: Settled) -> None:
         if settled.session is not None and self._sessions.get(settled.session) is settled:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from onpath_collector.buffer.subtraces import Declared, SubTrace
 from onpath_collector.buffer.values import BufferSettings, Reason, Spans
 
 if TYPE_CHECKING:
     from onpath_collector.buffer.settled import Settled
 
 SPAN_WEIGHT: Final = 128  # bytes that the index of one span costs, about
+DECLARED_WEIGHT: Final = 400  # and its place in the tree, where roots are declared
 RUN_WEIGHT: Final = 1500  # and an open trace besides its spans
 
 _FOREVER: Final = float("inf")
@@ -23,13 +25,14 @@ class TraceIndex:
     is the oldest. Parents named by a local child are known to be open; those of remote children may never come.
     """
 
-    __slots__ = ("known", "missing", "remote", "root_at", "settled")
+    __slots__ = ("declared", "known", "missing", "remote", "root_at", "settled")
 
     def __init__(self) -> None:
         self.known: set[bytes] = set()
         self.missing: dict[bytes, float] = {}
         self.remote: dict[bytes, float] = {}
         self.root_at: float | None = None
+        self.declared: Declared | None = None  # where roots are declared
         self.settled = False  # has been released before: what comes now is late
 
     def add(self, now: float, spans: Iterable[tuple[bytes, bytes, bool, int, int]]) -> int:
@@ -104,6 +107,13 @@ class Run:
         self.prior: Settled | None = None  # its last release
 
     @property
+    def declared(self) -> Declared | None:
+        """Of the one trace of a run that is no session. In a session a declared root is just a root."""
+        if self.session is not None or not self.traces:
+            return None
+        return next(iter(self.traces.values())).declared
+
+    @property
     def weight(self) -> int:
         """Bytes of memory it takes, about."""
         return self.bytes + self.spans * SPAN_WEIGHT + RUN_WEIGHT
@@ -114,7 +124,7 @@ class Run:
             self.forced = reason
             self.forced_at = now
 
-    def take(self, now: float, index: TraceIndex, pushed: Spans) -> int:
+    def take(self, now: float, index: TraceIndex, pushed: Spans, declares: bool) -> int:
         """Adds a chunk; how many of its spans were new. One that is wholly known and held already changes nothing."""
         new = index.add(now, pushed.spans)
         data = pushed.data
@@ -128,6 +138,11 @@ class Run:
         if new:
             self.spans += new
             self.last = now
+            if declares and self.session is None:
+                index.declared = index.declared or Declared()
+                index.declared.add(now, pushed.spans, pushed.roots, len(self.chunks) - 1)
+            elif pushed.roots and index.root_at is None:
+                index.root_at = now
         return new
 
     def absorb(self, other: Run) -> None:
@@ -159,13 +174,24 @@ class Run:
 
     def due(self, settings: BufferSettings) -> tuple[float, Reason]:
         """When it is to be released, as things stand, and why."""
+        at, reason = self.whole_due(settings)
+        sub = self.sub_due(settings) if self.forced is None else None
+        if sub is not None and sub[0] <= at:
+            at, reason = sub[0], "root_ended"
+        return at, "recovered" if self.recovered and self.forced is None else reason
+
+    def whole_due(self, settings: BufferSettings) -> tuple[float, Reason]:
+        """The same, sub-traces aside."""
         if self.forced is not None:
             return self.forced_at, self.forced
         at, reason = self._ending(settings)
         oldest = self.first + settings.max_age
-        if oldest < at:
-            at, reason = oldest, "max_age"
-        return at, "recovered" if self.recovered else reason
+        return (oldest, "max_age") if oldest < at else (at, reason)
+
+    def sub_due(self, settings: BufferSettings) -> tuple[float, SubTrace] | None:
+        """The sub-trace of a declared root that is due next, and when."""
+        declared = self.declared
+        return declared.due(settings, next(iter(self.traces.values())).missing) if declared is not None else None
 
     def _ending(self, settings: BufferSettings) -> tuple[float, Reason]:
         """The latest of what each of its traces waits for: an unseen root, an outstanding parent, quiet."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, TypeAlias
 
-from onpath_collector.buffer.run import Run, TraceIndex
+from onpath_collector.buffer.run import DECLARED_WEIGHT, Run, TraceIndex
 
 _LEVEL: Final = 1  # spans repeat themselves: an eighth is left at 300 MB/s, higher levels gain little
 _WEIGHT: Final = 1000  # bytes that a settled run costs besides its data, about
@@ -21,23 +21,19 @@ _WEIGHT: Final = 1000  # bytes that a settled run costs besides its data, about
 class PackedIndex:
     """A TraceIndex without its sets: ids put together, 8 bytes each."""
 
-    __slots__ = ("_known", "_missing", "_remote", "_rooted")
+    __slots__ = ("_declared", "_known", "_missing", "_remote", "_rooted")
 
     def __init__(self, index: TraceIndex) -> None:
         self._known = b"".join(index.known)
         self._missing = b"".join(index.missing)
         self._remote = b"".join(index.remote)
         self._rooted = index.root_at is not None
+        self._declared = index.declared
 
     @property
     def size(self) -> int:
-        return len(self._known) + len(self._missing) + len(self._remote)
-
-    def __contains__(self, span_id: bytes) -> bool:
-        at = self._known.find(span_id)
-        while at >= 0 and at % 8:
-            at = self._known.find(span_id, at + 1)
-        return at >= 0
+        tree = 0 if self._declared is None else len(self._known) // 8 * DECLARED_WEIGHT
+        return tree + len(self._known) + len(self._missing) + len(self._remote)
 
     def restored(self, now: float) -> TraceIndex:
         index = TraceIndex()
@@ -46,6 +42,7 @@ class PackedIndex:
         index.missing = dict.fromkeys(_ids(self._missing), now)
         index.remote = dict.fromkeys(_ids(self._remote), now)
         index.root_at = now if self._rooted else None
+        index.declared = self._declared
         return index
 
 
@@ -89,41 +86,46 @@ class Packed:
         self.size += len(piece)
 
     def chunks(self) -> list[bytes]:
-        """What was put in, maybe joined. Ends the compressing."""
-        rest = list(self._chunks)
+        """What was put in; one chunk once compressing has begun. Ends the compressing."""
         if not self._pieces:
-            return rest
+            return list(self._chunks)
         if self._compressor is not None:
             self._pieces.append(self._compressor.flush())
             self._compressor = None
-        start = zlib.decompressobj().decompress(b"".join(self._pieces))
-        if self._at:
-            start += rest.pop(0)[self._at :]
-        return [start, *rest]
+        start = zlib.decompress(b"".join(self._pieces))
+        return [start + b"".join(self._chunks)[self._at :]]
 
 
-class Settled:
+class Judgement:
+    """What becomes of something released. It is not released again before that is known."""
+
+    __slots__ = ("judging", "outcome", "parked", "revision")
+
+    def __init__(self, prior: Judgement | None, revision: int = 0) -> None:
+        self.judging = True
+        self.parked: Run | None = None  # due again, waits for this
+        self.revision: int = revision if prior is None else prior.revision + prior.judging  # of the last report
+        self.outcome: Hashable | None = None if prior is None else prior.outcome
+
+
+class Settled(Judgement):
     """A released run. `data` is None once its bytes are gone, or a run again."""
 
     __slots__ = (
-        "at", "data", "digests", "duplicates", "evidence", "full", "indexes", "judging", "late", "links", "marked",
-        "outcome", "parked", "revision", "session", "size", "spans", "trace_ids",
+        "anew", "at", "data", "digests", "duplicates", "evidence", "indexes", "late", "links", "marked", "session",
+        "size", "spans", "trace_ids",
     )  # fmt: skip
 
     def __init__(self, run: Run, now: float) -> None:
-        prior = run.prior
+        super().__init__(run.prior, run.revision)
         self.at = now
         self.trace_ids = tuple(run.traces)
         self.session = run.session
         self.marked = run.forced == "marked" and run.full is None
-        self.full = run.full
+        self.anew = run.declared is not None and bool(run.declared.roots)
         self.late = run.late
         self.duplicates = run.duplicates
         self.spans = run.spans
-        self.judging = True
-        self.parked: Run | None = None  # re-opened and due, waits for its judgement
-        self.revision: int = run.revision if prior is None else prior.revision + prior.judging
-        self.outcome: Hashable | None = None if prior is None else prior.outcome
         self.data: Packed | None = None
         self.evidence: list[bytes] = []
         self.indexes: dict[bytes, PackedIndex] = {}
@@ -155,13 +157,17 @@ class Settled:
             run.evidence = self.evidence
             run.bytes = sum(map(len, run.chunks)) + sum(map(len, run.evidence))
             run.traces = {trace_id: index.restored(now) for trace_id, index in self.indexes.items()}
+            if run.declared is not None and len(run.chunks) == 1:
+                run.declared.joined()
             run.digests = set(self.digests)
             run.links = self.links
         return run
 
 
 Entry: TypeAlias = Settled | int | None
-"""What is remembered of an id: all; after the window the revision of a marked trace; or just that it was there."""
+"""What is remembered of an id: all; after the window the revision of a marked trace, or ANEW; or that it was there."""
+
+ANEW: Final = -1  # a trace with declared roots goes on after one of them has ended: what comes is no later part of it
 
 
 class SettledIds:
@@ -200,7 +206,7 @@ class SettledIds:
         """Its bytes are gone and it is judged: keeps of it what can still matter."""
         for trace_id in settled.trace_ids:
             if self._entries.get(trace_id) is settled:
-                self._entries[trace_id] = settled.revision if settled.marked else None
+                self._entries[trace_id] = ANEW if settled.anew else settled.revision if settled.marked else None
 
 
 class LateStore:

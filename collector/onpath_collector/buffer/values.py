@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from onpath_collector.buffer.settled import Settled
+    from onpath_collector.buffer.settled import Judgement
 
 Reason: TypeAlias = Literal[
     "root_ended", "idle", "max_age", "span_limit", "bytes_limit", "memory", "marked", "shutdown", "recovered"
@@ -92,7 +92,7 @@ class Released:
     linked_from: tuple[bytes, ...]  # ids of traces with links to it
     opened_at: float
     due_at: float  # its deadline; how long ago that is, is the deadline's lag
-    settled: Settled = field(repr=False)  # the buffer's own
+    judgement: Judgement = field(repr=False)  # the buffer's own
     root: bytes | None = None  # span id of a declared root: only the subtree of this span is judged
     without: tuple[bytes, ...] = ()  # declared roots already judged: the trace is judged without their subtrees
 
