@@ -21,6 +21,7 @@ from onpath.model import NOT_CAPTURED, Attributes, Span
 
 Role: TypeAlias = Literal[
     "llm", "tool", "agent", "loop", "retriever", "embedding", "guardrail", "evaluator",  # specific
+    "calls",  # runs tool calls that it does not record one by one
     "workflow", "chain", "other",  # generic: any specific role of another family goes before them
     "dropped",  # a placeholder: stands for nothing that happened
 ]  # fmt: skip
@@ -30,12 +31,14 @@ GENERIC: Final[frozenset[str]] = frozenset({"workflow", "chain", "other"})
 
 Fact: TypeAlias = Literal[
     "tool_name", "call_id", "arguments", "result", "model", "response_id", "finish_reasons", "agent_name", "session",
-    "input", "output", "input_messages", "output_messages", "failure",
+    "input", "output", "input_messages", "output_messages", "outcome",
 ]  # fmt: skip
+# `outcome` is read as (status, type of the error, its message), status being one of a step's.
 
 RoleReader: TypeAlias = Callable[[Any, Span], Role | None]
 Reader: TypeAlias = Callable[[Any, Attributes], Any]  # value of the key, all attributes -> the fact, or NOT_CAPTURED
-UsageReader: TypeAlias = Callable[[Any], Mapping[str, Any]]
+UsageReader: TypeAlias = Callable[[Any, Attributes], Mapping[str, Any]]
+CallReader: TypeAlias = Callable[[Attributes, Any], Mapping[str, Any] | None]
 EventReader: TypeAlias = Callable[[Attributes, Any], list[tuple[Literal["input", "output"], Any]]]
 
 
@@ -44,23 +47,29 @@ class Family:
     """One attribute convention.
 
     `roles`: attribute key to a table of its values (in lower case, compared so) or a function.
-    `named`: for the instrumentation scopes in `scopes`, a role by span name, asked only when no attribute gave one.
+    `named`: for the instrumentation scopes in `scopes`, and span names whose first word is in `words`, a role by span
+    name, asked only when no attribute gave one.
     `placeholders`: attribute key to a test that is true for a span that stands for nothing that happened.
-    `facts`: fact to keys and how to read each, best key first. `usage`: flat keys to metric names. `usage_json`: keys
-    that hold a whole usage object.
-    `events`: names of span events and log records that carry messages.
-    `server_side`: whether a tool span is the serving end of a call that somebody else recorded, too.
+    `facts`: fact to keys and how to read each, best key first.
+    `usage`: flat keys to metric names; `usage_json`: keys that hold a whole usage object.
+    `events`: names of span events and log records that carry messages: attributes and body of one -> messages given to
+    the model or put out by it.
+    `calls`: names of events and log records that each stand for a tool call without a span: attributes and body of one
+    -> the attributes of a tool span, and `duration_ns`.
+    `name_affixes`: what stands before and after the name proper in names of spans.
     """
 
     name: str
     roles: Mapping[str, Mapping[str, Role] | RoleReader] = field(default_factory=dict)
     named: Callable[[Span], Role | None] | None = None
     scopes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     placeholders: Mapping[str, Callable[[Any, Span], bool]] = field(default_factory=dict)
     facts: Mapping[Fact, Mapping[str, Reader]] = field(default_factory=dict)
     usage: Mapping[str, str] = field(default_factory=dict)
     usage_json: Mapping[str, UsageReader] = field(default_factory=dict)
     events: Mapping[str, EventReader] = field(default_factory=dict)
+    calls: Mapping[str, CallReader] = field(default_factory=dict)
     name_affixes: tuple[tuple[str, str], ...] = ()
 
 
@@ -116,6 +125,19 @@ def result(value: Any, _: Attributes) -> Any:
 def json_result(value: Any, _: Attributes) -> Any:
     """A ToolResult out of a text that is JSON by convention."""
     return open_result(value, is_json=True)
+
+
+def outcome(failed: tuple[str, ...], fine: tuple[str, ...], message_key: str | None = None) -> Reader:
+    """A family's own word for how a call went; `message_key` holds what went wrong."""
+
+    def read(value: Any, attributes: Attributes) -> Any:
+        word = str(value).lower() if isinstance(value, str | bool) else None
+        if word in failed:
+            message = attributes.get(message_key) if message_key is not None else None
+            return ("error", None, message if isinstance(message, str) and message else None)
+        return ("ok", None, None) if word in fine else NOT_CAPTURED
+
+    return read
 
 
 def messages(value: Any, _: Attributes) -> Any:

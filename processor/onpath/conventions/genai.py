@@ -21,6 +21,7 @@ _OPERATIONS: Final[Mapping[str, Role]] = {
     "text_completion": "llm",
     "chat.completions": "llm",  # Semantic Kernel
     "text.completions": "llm",
+    "text_completions": "llm",
     "completion": "llm",
     "responses": "llm",
     "embeddings": "embedding",
@@ -92,7 +93,10 @@ FAMILY: Final = Family(
         "result": {"gen_ai.tool.call.result": base.result},
         "model": {"gen_ai.response.model": base.text, "gen_ai.request.model": base.text},
         "response_id": {"gen_ai.response.id": base.text},
-        "finish_reasons": {"gen_ai.response.finish_reasons": base.texts},
+        "finish_reasons": {
+            "gen_ai.response.finish_reasons": base.texts,
+            "gen_ai.response.finish_reason": base.texts,
+        },
         "agent_name": {"gen_ai.agent.name": base.text},
         "session": {"gen_ai.conversation.id": base.text},
         "input": {"gen_ai.input.messages": base.messages},

@@ -30,6 +30,10 @@ def _kind(value: Any, span: Span) -> Role | None:
     role = _KINDS.get(value.strip().lower()) if isinstance(value, str) else None
     if role == "llm" and "._prepare_" in span.name:
         return "dropped"  # LlamaIndex: the request being put together, marked as a call
+    if span.start_ns == span.end_ns and "metadata.path" in span.attributes and "metadata.id" in span.attributes:
+        return "dropped"  # BeeAI: an event of the span above, recorded with that span's kind
+    if role == "tool" and span.scope_name == "openinference.instrumentation.instructor":
+        return "chain"  # the library's own work on requests and responses
     return role
 
 
@@ -126,5 +130,12 @@ FAMILY: Final = Family(
         "llm.token_count.prompt_details.cache_write": "cache_creation_input_tokens",
         "llm.token_count.completion_details.reasoning": "reasoning_tokens",
     },
-    name_affixes=(("", ".run"), ("", "._execute_core")),
+    name_affixes=(
+        ("", ".run"),
+        ("", ".arun"),
+        ("", "._execute_core"),
+        ("", ".__call__"),
+        ("", ".acall"),
+        ("", ".on_messages_stream"),
+    ),
 )

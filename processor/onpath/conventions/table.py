@@ -9,16 +9,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from onpath.conventions import genai, genai_old, openinference, traceloop, vercel
-from onpath.conventions.base import GENERIC, EventReader, Fact, Family, Flattened, Reader, Role, RoleReader, UsageReader
+from onpath.conventions import (
+    adk,
+    claude_code,
+    codex,
+    genai,
+    genai_old,
+    genkit,
+    haystack,
+    langfuse,
+    langsmith,
+    logfire,
+    mastra,
+    mcp,
+    mlflow,
+    openinference,
+    strands,
+    traceloop,
+    vercel,
+)
+from onpath.conventions.base import (
+    GENERIC,
+    CallReader,
+    EventReader,
+    Fact,
+    Family,
+    Flattened,
+    Reader,
+    Role,
+    RoleReader,
+    UsageReader,
+)
 from onpath.model import Span
 
 TABLE: Final[tuple[tuple[Family, int], ...]] = (
-    (openinference.FAMILY, 7),
+    (openinference.FAMILY, 6),
+    (langfuse.FAMILY, 7),
+    (langsmith.FAMILY, 9),
+    (mlflow.FAMILY, 8),
+    (mastra.FAMILY, 5),
     (genai.FAMILY, 1),
-    (vercel.FAMILY, 2),
+    (mcp.FAMILY, 2),
+    (claude_code.FAMILY, 12),
+    (codex.FAMILY, 13),
+    (vercel.FAMILY, 3),
+    (genkit.FAMILY, 10),
+    (haystack.FAMILY, 11),
     (traceloop.FAMILY, 14),
+    (adk.FAMILY, 4),
+    (strands.FAMILY, 16),
     (genai_old.FAMILY, 15),
+    (logfire.FAMILY, 17),
 )
 
 FAMILIES: Final[tuple[Family, ...]] = tuple(family for family, _ in TABLE)
@@ -52,6 +93,7 @@ NO_CLAIM: Final = Claim("other")
 _MARKERS: Final = _markers()
 _PLACEHOLDERS: Final = {key: (family.name, test) for family in FAMILIES for key, test in family.placeholders.items()}
 _NAMED: Final = {scope: family for family in reversed(FAMILIES) for scope in family.scopes}
+_WORDED: Final = {word: family for family in reversed(FAMILIES) for word in family.words}
 
 READERS: Final[Mapping[Fact, tuple[tuple[str, Reader], ...]]] = {
     fact: tuple((k, r) for family in _BY_VALUE for k, r in family.facts.get(fact, {}).items())
@@ -64,8 +106,8 @@ USAGE_JSON: Final[tuple[tuple[str, UsageReader], ...]] = tuple(
     (key, reader) for family in _BY_VALUE for key, reader in family.usage_json.items()
 )
 EVENTS: Final[Mapping[str, EventReader]] = {name: read for family in _BY_VALUE for name, read in family.events.items()}
-PREFIXES: Final = tuple(dict.fromkeys(before for f in FAMILIES for before, _ in f.name_affixes if before))
-SUFFIXES: Final = tuple(dict.fromkeys(after for f in FAMILIES for _, after in f.name_affixes if after))
+CALLS: Final[Mapping[str, CallReader]] = {name: read for family in _BY_VALUE for name, read in family.calls.items()}
+AFFIXES: Final = tuple(dict.fromkeys(pair for family in FAMILIES for pair in family.name_affixes))
 
 
 def claim_of(span: Span) -> Claim:
@@ -87,7 +129,7 @@ def claim_of(span: Span) -> Claim:
         if role not in GENERIC:
             return Claim(role, marker.name, marker.key)
         generic = generic or Claim(role, marker.name, marker.key)
-    named = _NAMED.get(span.scope_name)
+    named = _NAMED.get(span.scope_name) or _WORDED.get(span.name.partition(".")[0])
     if named is not None and named.named is not None:
         role = named.named(span)
         if role is not None and (generic is None or role not in GENERIC):

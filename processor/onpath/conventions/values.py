@@ -114,6 +114,8 @@ def _call_arguments(held: Any) -> Any:
         return inputs if isinstance(inputs, Mapping) else literal(held["input_str"])
     if keys == {"inputs"} or (keys <= _HANDLER_KEYS and isinstance(held.get("inputs"), Mapping)):
         return literal(held["inputs"])
+    if keys == {"input"} and isinstance(held["input"], str) and isinstance(inner := decode(held["input"]), Mapping):
+        return inner  # LangChain's callbacks give a tool's arguments as one JSON text
     if held.get("type") == "tool_call" and "args" in keys:
         return literal(held["args"])
     if isinstance(held.get("toolUse"), Mapping) and len(keys) == 1:

@@ -34,11 +34,18 @@ def merge_tool_calls(nodes: Sequence[Node], trace: Trace) -> list[Node]:
 
 
 def _take_nested(node: Node) -> None:
-    """A record below with the same tool's name, when there is just one: two of them are two calls made inside."""
+    """A record below with the same tool's name, when there is just one: two of them are two calls made inside.
+
+    What lies below and names no tool at all is the part of the call that its convention records apart.
+    """
     name = node.facts.tool_name()
-    same = [c for c in node.children if c.kind == "tool" and same_tool(name, c.facts.tool_name()) and node.holds(c)]
+    tools = [c for c in node.children if c.kind == "tool" and node.holds(c)]
+    same = [c for c in tools if same_tool(name, c.facts.tool_name())]
     if len(same) == 1:
         node.absorb(same[0])
+    for part in tools:
+        if not part.gone and part.facts.tool_name() is None:
+            node.absorb(part)
 
 
 def _take_beside(group: Iterable[Node], trace: Trace) -> None:

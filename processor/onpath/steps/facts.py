@@ -12,7 +12,7 @@ from typing import Any, Final
 from onpath.conventions.base import Fact, Flattened
 from onpath.conventions.messages import walk
 from onpath.conventions.results import ToolResult, open_result
-from onpath.conventions.table import EVENTS, PREFIXES, READERS, SUFFIXES, USAGE, USAGE_JSON
+from onpath.conventions.table import AFFIXES, EVENTS, READERS, USAGE, USAGE_JSON
 from onpath.conventions.values import arguments
 from onpath.model import NOT_CAPTURED, Attributes, LogRecord, Span
 from onpath.usage import canonical
@@ -114,7 +114,7 @@ class Facts:
     def _records(self) -> list[tuple[str, Attributes, Any]]:
         found: list[tuple[str, Attributes, Any]] = []
         for span in self.spans:
-            found += [(e.name, e.attributes, None) for e in span.events]
+            found += [(event_name(e.name, e.attributes), e.attributes, None) for e in span.events]
             found += [(r.event_name, r.attributes, r.body) for r in self._logs.get(span.key, ())]
         return found
 
@@ -154,10 +154,20 @@ class Facts:
                 return metrics
         for key, reader in USAGE_JSON:
             if key in self.attributes:
-                held = {m: n for m, v in reader(self.attributes[key]).items() if (n := _number(v)) is not None}
+                held = {
+                    m: n
+                    for m, v in reader(self.attributes[key], self.attributes).items()
+                    if (n := _number(v)) is not None
+                }
                 if held:
                     return _canonical(held)
         return counted[0] if counted else {}
+
+
+def event_name(name: str, attributes: Attributes) -> str:
+    """An event's name; some write it as an attribute and let the event bear the place in the code."""
+    named = attributes.get("event.name")
+    return named if isinstance(named, str) and named else name
 
 
 def _canonical(metrics: Mapping[str, int | float]) -> dict[str, int | float]:
@@ -177,12 +187,9 @@ def _number(value: Any) -> int | float | None:
 
 def bare_name(name: str) -> str:
     """A span's name without what its convention puts around the tool's or agent's name."""
-    for prefix in PREFIXES:
-        if name.startswith(prefix):
-            return name[len(prefix) :].strip()
-    for suffix in SUFFIXES:
-        if name.endswith(suffix):
-            return name[: -len(suffix)].strip()
+    for before, after in AFFIXES:
+        if name.startswith(before) and name.endswith(after) and len(name) >= len(before) + len(after):
+            return name[len(before) : len(name) - len(after)].strip()
     return name.strip()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from onpath.model import NOT_CAPTURED, STATUS_ERROR, STATUS_OK, Event, Span
 from onpath.steps.facts import Facts
@@ -18,15 +18,17 @@ _CANCELLED: Final = "CancelledError"
 
 def status_of(facts: Facts, smeared: frozenset[str] = frozenset()) -> tuple[StepStatus, StepError | None]:
     """Status and error of a step; `smeared` holds status messages that an earlier failure left on later spans."""
-    error = _error(facts, smeared)
+    own = facts.get("outcome")
+    if isinstance(own, tuple) and own[0] == "cancelled":
+        return "cancelled", None
+    error = _error(facts, own, smeared)
     if error is not None:
         return ("awaiting_approval", None) if _short_type(error.type) in _WAITING else ("error", error)
-    if any(s.status_code == STATUS_OK for s in facts.spans) or facts.get("failure") is None:
-        return "ok", None
-    return "unset", None
+    fine = isinstance(own, tuple) or any(s.status_code == STATUS_OK for s in facts.spans)
+    return ("ok" if fine else "unset"), None
 
 
-def _error(facts: Facts, smeared: frozenset[str]) -> StepError | None:
+def _error(facts: Facts, own: Any, smeared: frozenset[str]) -> StepError | None:
     exception = exception_of(facts.spans)
     declared = facts.attributes.get("error.type")
     kind = declared if isinstance(declared, str) and declared else exception[0] if exception else None
@@ -36,10 +38,9 @@ def _error(facts: Facts, smeared: frozenset[str]) -> StepError | None:
         if span.status_code == STATUS_ERROR and not _is_smeared(span, facts, failed, smeared):
             failed = True
             message = span.status_message or message
-    own = facts.get("failure")
-    if isinstance(own, tuple):
+    if isinstance(own, tuple) and own[0] == "error":
         failed = True
-        kind, message = kind or own[0], message or own[1]
+        kind, message = kind or own[1], message or own[2]
     if facts.result.failed:
         failed = True
         content = facts.result.content

@@ -37,15 +37,18 @@ def members_of(nodes: Sequence[Node]) -> dict[Node | None, Members]:
     """Scopes by their agent, the outer ones first; what runs inside a tool call is in none, but for agents there."""
     found: dict[Node | None, Members] = {None: Members(None)}
     place: dict[Node, tuple[Node | None, bool]] = {}
+    boxed: set[Node | None] = set()  # an agent in one of these was started by a tool call
     for node in walk(nodes):
         owner, hidden = place[node.parent] if node.parent is not None else (None, False)
         if node.kind == "agent":
             found[node] = Members(node)
             place[node] = (node, False)
-            if not hidden:
+            if not hidden and node.parent not in boxed:
                 found[owner].agents.append(node)
             continue
-        if not hidden:
+        if node.kind == "calls":
+            boxed.add(node)
+        elif not hidden:
             found[owner].calls.append(node)
         place[node] = (owner, hidden or node.kind == "tool")
     for members in found.values():

@@ -8,13 +8,14 @@ recorded the same thing, take wrappers out and move nodes to where they belong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
-from onpath.conventions.table import Claim
-from onpath.model import LogRecord, Span, Trace
-from onpath.steps.facts import Facts
+from onpath.conventions.table import CALLS, Claim
+from onpath.model import STATUS_UNSET, LogRecord, Span, Trace
+from onpath.steps.facts import Facts, event_name
 
-NodeKind: TypeAlias = Literal["llm", "tool", "agent"]
+NodeKind: TypeAlias = Literal["llm", "tool", "agent", "calls"]
 Logs: TypeAlias = Mapping[tuple[str, str], Sequence[LogRecord]]
 
 _KINDS: Final[Mapping[str, NodeKind]] = {
@@ -23,6 +24,7 @@ _KINDS: Final[Mapping[str, NodeKind]] = {
     "retriever": "tool",  # steps.md section 3
     "agent": "agent",
     "loop": "agent",
+    "calls": "calls",
 }
 
 
@@ -83,12 +85,51 @@ def grow(trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
     """All nodes of a trace, linked, in order of time."""
     nodes = {s: Node(s, _KINDS[c.role], c, logs) for s in trace.spans if (c := claims[s]).role in _KINDS}
     nearest: dict[Span, Node | None] = {}
+    told: list[Node] = []
+    for span in trace.spans:
+        if span.events or span.key in logs:
+            told += _told(span, _nearest(span, nodes, nearest, trace.parent), logs)
     for span, node in nodes.items():
         parent = _nearest(trace.parent(span), nodes, nearest, trace.parent)
         node.parent = parent
         if parent is not None:
             parent.children.append(node)
-    return list(nodes.values())
+    return [*nodes.values(), *told]
+
+
+def _told(span: Span, parent: Node | None, logs: Logs) -> list[Node]:
+    """Tool calls that only events or log records of a span tell of, each as the span it might have been."""
+    found: list[Node] = []
+    records = [(event_name(e.name, e.attributes), e.attributes, None, e.time_ns) for e in span.events]
+    records += [(r.event_name, r.attributes, r.body, r.time_ns) for r in logs.get(span.key, ())]
+    for name, attributes, body, time_ns in records:
+        reader = CALLS.get(name)
+        told = reader(attributes, body) if reader is not None else None
+        if told is None:
+            continue
+        if told.get("gen_ai.tool.call.id") in _ids(found):
+            continue
+        call = replace(
+            span,
+            name=name,
+            start_ns=time_ns - told.get("duration_ns", 0),
+            end_ns=time_ns,
+            attributes=told,
+            events=(),
+            status_code=STATUS_UNSET,
+            status_message="",
+        )
+        node = Node(call, "tool", Claim("tool", "event", name), {})
+        node.parent = parent
+        if parent is not None:
+            parent.children.append(node)
+        found.append(node)
+    return found
+
+
+def _ids(nodes: Iterable[Node]) -> set[object]:
+    """Call ids already told: one call may be both an event and a log record."""
+    return {n.span.attributes.get("gen_ai.tool.call.id") for n in nodes} - {None}
 
 
 def _nearest(
