@@ -36,20 +36,25 @@ MISSING: Final = Missing.MISSING
 
 def json_type(value: Any) -> str:
     """One of TYPES; true is a boolean, never a number."""
+    if isinstance(value, str):
+        return "string"
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float | Decimal):
         return "number"
-    if isinstance(value, str):
-        return "string"
     return "object" if isinstance(value, Mapping) else "array"
 
 
 def equal(a: Any, b: Any) -> bool:
     """Same JSON type and same value (`json_values.equal`); MISSING equals nothing, not even MISSING."""
-    return a is not MISSING and b is not MISSING and json_values.equal(a, b)
+    if a is MISSING or b is MISSING:
+        return False
+    kind = json_type(a)
+    if kind != json_type(b):
+        return False
+    return bool(a == b) if kind in SCALARS else json_values.equal(a, b)
 
 
 def contains(values: Iterable[Any], wanted: Any) -> bool:
