@@ -12,7 +12,7 @@ from onpath.steps.model import NOT_CAPTURED, Scope, Step
 from onpath.validators.base import Context
 
 _DATA = ("extracted", "lcs", "missing_required", "prohibited_found", "format", "source", "extra_steps", "failed",
-         "waiting", "retries", "order_undetermined", "repair")  # fmt: skip
+         "waiting", "retries", "order_undetermined")  # fmt: skip
 
 
 def run(case: dict[str, Any]) -> list[str]:
@@ -37,6 +37,7 @@ def _seen(made: tuple[Evaluation, ...]) -> dict[str, Any]:
         "evaluations": [_evaluation(e) for e in made],
         "verdict": str(Verdict.of([e.label for e in made])),
         **{key: _plain(first.data[key]) for key in _DATA},
+        "repair": [change.data for change in first.data["repair"]],
         "explanation": first.explanation,
         "reason": first.reason,
         "findings": [{"evaluation": e.name, "rule": f.rule, "step": f.step} for e in made for f in e.findings],

@@ -91,6 +91,7 @@ class _Judged:
         self.required = check._required
         self.missing = tuple(name for name in self.required if name not in present)
         self.prohibited_found = _prohibited_found(found, present.intersection(check._prohibited))
+        self._made: dict[tuple[str, str], Finding] = {}
         self.hides = check.extract_from == "output" and not context.capture_content
         self._spellings = frozenset(check._names.spellings.values())
 
@@ -170,7 +171,7 @@ class _Judged:
                 "missing_required": self.missing,
                 "extra_steps": len(found.names) - len(self.lcs),
                 "order_undetermined": unsettled,
-                "repair": tuple(change.data for change in changes),
+                "repair": changes,
             },
         )
         if "required_steps" in check.evaluation_names:
@@ -228,45 +229,40 @@ class _Judged:
     def _findings(self, changes: tuple[Change, ...]) -> Iterator[Finding]:
         """Of a failed `workflow_adherence`, in order of the repair; with those of evaluations that are not made."""
         planned = frozenset(self.check._expected)
-        finding = partial(Finding, severity=self.context.severity)
         for change in changes:
-            name, step = self.show(change.name), change.step
+            name = self.show(change.name)
             if change.op == "insert" and change.name in planned:
-                yield finding(rule="missing_step", step=name, message=f"expected step {name} is missing")
-            elif change.op == "move" and step is not None:
-                ids = self.found.span_ids(step - 1)
-                yield finding(
-                    rule="moved_step", step=name, message=f"step {step}, {name}, is out of order", span_ids=ids
-                )
-            elif change.op == "delete" and step is not None and self.check.strict_order:
-                ids = self.found.span_ids(step - 1)
-                yield finding(
-                    rule="extra_step", step=name, message=f"step {step}, {name}, is not expected", span_ids=ids
-                )
+                yield self._finding("missing_step", name, f"expected step {name} is missing")
+            elif change.op == "move" and change.step is not None:
+                ids = self.found.span_ids(change.step - 1)
+                yield self._finding("moved_step", name, f"step {name} is out of order", ids)
+            elif change.op == "delete" and change.step is not None and self.check.strict_order:
+                ids = self.found.span_ids(change.step - 1)
+                yield self._finding("extra_step", name, f"step {name} is not expected", ids)
         made = self.check.evaluation_names
         if "required_steps" not in made:
             yield from self._required_findings()
         if "prohibited_steps" not in made:
             yield from self._prohibited_findings()
 
+    def _finding(self, rule: str, name: str, message: str, ids: tuple[str, ...] = ()) -> Finding:
+        """Those without spans are made once: an answer may hold the same thing very often."""
+        if ids:
+            return Finding(rule=rule, severity=self.context.severity, step=name, message=message, span_ids=ids)
+        known = self._made.get((rule, name))
+        if known is None:
+            known = Finding(rule=rule, severity=self.context.severity, step=name, message=message)
+            self._made[rule, name] = known
+        return known
+
     def _required_findings(self) -> Iterator[Finding]:
         for name in self.missing:
-            ids = self._failed_spans(name)
-            said = (
-                f"required step {name} was attempted and failed"
-                if self._tried(name)
-                else f"required step {name} is missing"
-            )
-            yield Finding(
-                rule="required_missing", severity=self.context.severity, step=name, message=said, span_ids=ids
-            )
+            how = "was attempted and failed" if self._tried(name) else "is missing"
+            yield self._finding("required_missing", name, f"required step {name} {how}", self._failed_spans(name))
 
     def _prohibited_findings(self) -> Iterator[Finding]:
         for name, ids in self.prohibited_found.items():
-            said = f"prohibited step {name} was taken"
-            yield Finding(
-                rule="prohibited_called", severity=self.context.severity, step=name, message=said, span_ids=ids
-            )
+            yield self._finding("prohibited_called", name, f"prohibited step {name} was taken", ids)
 
     def _tried(self, name: str) -> bool:
         return any(entry.name == name for entry in self.found.failed)

@@ -6,8 +6,7 @@ Both are read off the reported LCS. Steps are numbered from 1 where they leave, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from onpath.report import AlignmentRow, Move
 from onpath.validators.adherence.extraction import Extraction
@@ -17,12 +16,14 @@ Operation: TypeAlias = Literal["insert", "move", "delete"]
 
 OTHER: Final = "(other)"  # a name that is a piece of the answer, where content is not to leave
 ANYWHERE: Final = None
-LONGEST_ALIGNMENT: Final = 2_000  # rows of steps that are neither expected nor in the repair; an answer may list many
+LONGEST_ALIGNMENT: Final = 2_000  # rows of steps that are not expected: nobody reads on, and an answer may list many
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change. `step` and `after` count the extracted list from 1; `after` 0 is the start, None anywhere."""
+class Change(NamedTuple):
+    """One change; a tuple, for an answer may call for hundreds of thousands.
+
+    `step` and `after` count the extracted list from 1; `after` 0 is the start, None anywhere.
+    """
 
     op: Operation
     name: str
@@ -31,6 +32,7 @@ class Change:
 
     @property
     def data(self) -> dict[str, Any]:
+        """As the specification writes it."""
         if self.op == "delete":
             return {"op": self.op, "step": self.step, "name": self.name}
         if self.op == "insert":
@@ -106,7 +108,6 @@ class _Rows:
         self.show = show
         self.moves = iter([c.step - 1 for c in changes if c.op == "move" and c.step is not None])
         self.moved = {c.step - 1 for c in changes if c.op == "move" and c.step is not None}
-        self.deleted = {c.step - 1 for c in changes if c.op == "delete" and c.step is not None}
         self.changes = iter([c for c in changes if c.op == "move" or (c.op == "insert" and c.after is not ANYWHERE)])
         self.room = LONGEST_ALIGNMENT
         self._known: dict[str, AlignmentRow] = {}
@@ -132,10 +133,9 @@ class _Rows:
         for position in range(start, end):
             if position in self.moved:
                 continue
-            if position not in self.deleted:
-                if not self.room:
-                    continue
-                self.room -= 1
+            if not self.room:
+                return
+            self.room -= 1
             name = self.found.names[position]
             seen = None if name is None else self.show(name)
             if self.found.entries:
