@@ -23,6 +23,7 @@ from pydantic_settings.exceptions import SettingsError
 from onpath.policy.problems import pointer
 from onpath.policy.yaml import Document, read_text
 from onpath_collector.buffer import BufferSettings
+from onpath_collector.downstream.endpoint import parse_endpoint
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -76,8 +77,10 @@ def _address(value: str) -> str:
 
 
 def _target(value: str) -> str:
-    if not re.fullmatch(r"(?:grpc|http|https)://[^/\s]+(?:/\S*)?", value):
-        raise ValueError("expected grpc://HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+    try:
+        parse_endpoint(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; expected grpc://HOST:PORT, http://HOST:PORT or https://HOST:PORT") from None
     return value
 
 
@@ -142,11 +145,21 @@ class RetryConfig(_Part):
     elapsed: Duration = 300.0  # 0: for ever
 
 
+class TlsConfig(_Part):
+    """PEM files; without `ca` the system's authorities are trusted."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    server_name: str | None = None  # when it is not the endpoint's host
+
+
 class ForwardConfig(_Part):
     endpoint: Target | None = None
-    protocol: Literal["grpc"] = "grpc"
+    protocol: Literal["grpc", "http"] | None = None  # None: as the endpoint's scheme says
     headers: dict[str, str] = {}
     compression: Literal["none", "gzip"] = "none"
+    tls: TlsConfig = TlsConfig()
     timeout: Duration = 10.0
     queue: QueueConfig = QueueConfig()
     retry: RetryConfig = RetryConfig()
@@ -167,7 +180,7 @@ class EvaluateConfig(_Part):
 
 class ResultsConfig(_Part):
     endpoint: Target | None = None
-    protocol: Literal["grpc"] = "grpc"
+    protocol: Literal["grpc", "http"] | None = None
     headers: dict[str, str] = {}
     spans: Literal["clamped", "realtime", "linked", "off"] = "clamped"
     report_file: str | None = None

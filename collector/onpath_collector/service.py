@@ -14,6 +14,7 @@ import signal
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from onpath.policy.model import Policy
@@ -21,7 +22,7 @@ from onpath.results import version
 from onpath_collector.buffer import TraceBuffer
 from onpath_collector.config import ForwardConfig, Settings
 from onpath_collector.counts import Ledger
-from onpath_collector.downstream import Downstream, GrpcSender, Signal, is_own_endpoint
+from onpath_collector.downstream import Downstream, Signal, TlsSettings, connect, is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.exporters.console import Console
 from onpath_collector.exporters.otlp import OtlpResults
@@ -129,7 +130,10 @@ class Service:
 
 async def serve(settings: Settings, policy: Policy | None) -> None:
     """Runs a collector until SIGTERM or SIGINT; a third signal ends the process at once. Raises StartError."""
-    service = Service(settings, policy)
+    try:
+        service = Service(settings, policy)
+    except (ValueError, OSError) as error:  # a downstream that can't be: header, certificate file
+        raise StartError(str(error), 2) from None
     asked = asyncio.Event()
     _on_signals(asked)
     address = await service.start()
@@ -167,33 +171,38 @@ def _resource(instance: str) -> Mapping[str, str]:
     return {"service.name": "onpath", "service.version": version(), "service.instance.id": instance}
 
 
-def _forward_settings(config: ForwardConfig) -> ForwardSettings:
+def _forwarder(config: ForwardConfig, downstream: Downstream, signal: Signal) -> Forwarder:
     retry = RetrySettings(**config.retry.model_dump())
-    return ForwardSettings(queue_requests=config.queue.requests, queue_bytes=config.queue.bytes, retry=retry)
+    limits = ForwardSettings(queue_requests=config.queue.requests, queue_bytes=config.queue.bytes, retry=retry)
+    return Forwarder(limits, connect(downstream, signal))
+
+
+def _downstream(config: ForwardConfig, endpoint: str) -> Downstream:
+    return Downstream(
+        endpoint=endpoint,
+        protocol=config.protocol,
+        headers=config.headers,
+        compression=config.compression,
+        timeout=config.timeout,
+        tls=TlsSettings(**config.tls.model_dump()),
+    )
 
 
 def _forwarders(config: ForwardConfig) -> dict[Signal, Forwarder]:
     """One a signal; none without a downstream."""
     if config.endpoint is None:
         return {}
-    downstream = Downstream(
-        endpoint=config.endpoint, headers=config.headers, compression=config.compression, timeout=config.timeout
-    )
-    return {s: Forwarder(_forward_settings(config), GrpcSender(downstream, s)) for s in _SIGNALS}
+    downstream = _downstream(config, config.endpoint)
+    return {signal: _forwarder(config, downstream, signal) for signal in _SIGNALS}
 
 
 def _otlp_results(settings: Settings) -> OtlpResults | None:
     """Results go to their own endpoint, else where the agent's telemetry goes."""
-    endpoint = settings.results.endpoint or settings.forward.endpoint
-    if endpoint is None:
+    forward, own = settings.forward, settings.results
+    if own.endpoint is not None:
+        downstream = replace(_downstream(forward, own.endpoint), protocol=own.protocol, headers=own.headers)
+    elif forward.endpoint is not None:
+        downstream = _downstream(forward, forward.endpoint)
+    else:
         return None
-    headers = settings.results.headers if settings.results.endpoint else settings.forward.headers
-    downstream = Downstream(
-        endpoint=endpoint,
-        headers=headers,
-        compression=settings.forward.compression,
-        timeout=settings.forward.timeout,
-    )
-    limits = _forward_settings(settings.forward)
-    traces = Forwarder(limits, GrpcSender(downstream, "traces"))
-    return OtlpResults(traces, Forwarder(limits, GrpcSender(downstream, "logs")))
+    return OtlpResults(_forwarder(forward, downstream, "traces"), _forwarder(forward, downstream, "logs"))

@@ -1,8 +1,9 @@
-"""`onpath collector`: options and file to settings, settings and policy to a running service, signals to a clean stop."""
+"""`onpath collector`: options and file to settings, settings and policy to a running service."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,9 @@ _PLACES = {
 
 
 def _run(settings: Settings, folder: Path | None) -> int:
-    # Here, not above: printing help or settings needs no gRPC.
+    # Here, not above: printing help or settings needs no gRPC. It writes lines of its own to standard error; whatever
+    # matters in them reaches the log as an error of ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from onpath.policy.load import PolicyError, load_data, load_policy
     from onpath_collector.exporters.console import set_up_logging
     from onpath_collector.service import StartError, serve

@@ -1,6 +1,6 @@
 """Results as OTLP to where people already look: evaluation spans on the traces signal, events on the logs signal.
 
-Outcome.spans, Outcome.logs (serialised requests) -> gathered for a moment -> one request -> forward queue of the signal.
+Outcome.spans, .logs (serialised requests) -> gathered for a moment -> one request -> forward queue of the signal.
 
 Serialised protobuf messages of one type, put one after another, are one message with all their repeated fields, so
 gathering is joining bytes. Results can't be refused like a sender can: over the queue's bounds they are dropped, with a
