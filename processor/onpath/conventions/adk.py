@@ -1,6 +1,6 @@
-"""Google's Agent Development Kit: requests and responses in Gemini's form; a failed tool span may bear nothing but a name.
+"""Google's Agent Development Kit: requests and responses in Gemini's form.
 
-Also written by it: a span for the merged results of parallel calls, which stands for no call.
+A failed tool span may bear nothing but a name. A span for the merged results of parallel calls stands for no call.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _METADATA: Final = "langfuse.observation.metadata."
 
 
 def usage(value: Any, _: Attributes) -> Mapping[str, Any]:
-    """Usage details. Some count cached and reasoning tokens inside `input` and `output`, some beside; the total tells."""
+    """Usage details. Cached and reasoning tokens count inside `input` and `output`, or beside them; the total tells."""
     held = decode(value)
     if not isinstance(held, Mapping):
         return {}
@@ -43,17 +43,13 @@ def usage(value: Any, _: Attributes) -> Mapping[str, Any]:
     given, gave, total = (held.get(key) for key in ("input", "output", "total"))
     if total is not None:
         found["total_tokens"] = total
-    beside = _is_number(given) and _is_number(gave) and _is_number(total) and given + gave < total
+    counts = [c for c in (given, gave) if isinstance(c, int | float)]
+    beside = len(counts) == 2 and isinstance(total, int | float) and sum(counts) < total
     for name, count in (("input", given), ("output", gave)):
-        if not _is_number(count):
-            continue
-        parts = [v for k, v in held.items() if k.startswith(name + "_") and _is_number(v)] if beside else []
-        found[name + "_tokens"] = count + sum(parts)
+        if isinstance(count, int | float):
+            parts = [v for k, v in held.items() if k.startswith(name + "_") and isinstance(v, int | float)]
+            found[name + "_tokens"] = count + sum(parts) if beside else count
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _outcome(value: Any, attributes: Attributes) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from onpath.conventions.results import text_or_none
+from onpath.conventions.results import says_failed, text_or_none
 from onpath.conventions.values import decode, literal
 from onpath.model import Attributes
 
@@ -43,6 +43,10 @@ def readable(value: Any, depth: int = 0) -> Any:
                 return part
     message = _langchain(value)
     held = value if message is None else message
+    if held.get("role") == "tool" and "tool_call_id" in held and says_failed(held.get("content")):
+        return {"role": "tool", "content": [_answer(held["tool_call_id"], held["content"], True)]}
+    if held.get("type") == "tool_call_response" and says_failed(held.get("response", held.get("result"))):
+        return _answer(held.get("id"), held.get("response", held.get("result")), True)
     changed = {k: readable(held[k], depth + 1) for k in _INSIDE if isinstance(held.get(k), list | tuple | Mapping)}
     return {**held, **changed} if changed else held
 

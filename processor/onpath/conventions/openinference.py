@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from onpath.conventions import base
 from onpath.conventions.base import Family, Role
+from onpath.conventions.messages import messages as readable_messages
 from onpath.conventions.values import decode, decode_json
 from onpath.model import NOT_CAPTURED, Attributes, Span
 
@@ -61,7 +62,9 @@ def session_of(metadata: Any, _: Attributes) -> Any:
 
 def _messages(found: Any) -> list[Any]:
     """Flattened messages as plain ones: role, content, tool_calls."""
-    return [_message(m.get("message")) for m in found if isinstance(m, Mapping)] if isinstance(found, list) else []
+    if not isinstance(found, list):
+        return []
+    return readable_messages([_message(m.get("message")) for m in found if isinstance(m, Mapping)])
 
 
 def _message(held: Any) -> Any:

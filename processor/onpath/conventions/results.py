@@ -85,6 +85,15 @@ def _object(held: Mapping[str, Any]) -> ToolResult:
     return ToolResult(content=held, failed=failed if "isError" in keys else None)
 
 
+# What the OpenAI Agents SDK puts in place of the result of a tool that raised.
+_REPLACED: Final = "An error occurred while running the tool."
+
+
+def says_failed(value: Any) -> bool:
+    """Whether a result is a framework's own sentence for a call that failed; the words of a tool never are."""
+    return isinstance(value, str) and value.startswith(_REPLACED)
+
+
 def content(value: Any) -> Any:
     """A list of text or JSON blocks (MCP, Bedrock, GenAI parts) as what it holds, texts one after another."""
     value = literal(value)

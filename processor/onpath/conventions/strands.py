@@ -1,4 +1,4 @@
-"""Strands: GenAI names, and its own word for how a tool call went; the span's status says OK either way in older ones."""
+"""Strands: GenAI names, and its own word for how a tool call went; older ones leave the span's status OK either way."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from onpath.conventions.base import Fact
 from onpath.conventions.messages import walk
 from onpath.json_values import equal
 from onpath.model import NOT_CAPTURED
+from onpath.steps.calls import same_tool
 from onpath.steps.facts import Facts
 from onpath.steps.messages import calls_in
 from onpath.steps.model import Step
@@ -118,31 +119,32 @@ def needs_repair(step: Step) -> bool:
 def repaired(steps: Sequence[Step], asked: Sequence[tuple[int, Step]]) -> list[tuple[Step, int | None]]:
     """Tool steps with what their spans lost, and the number of the model call that asked for each, where that is known.
 
-    A call is found by its id, else by name and order among those whose arguments do not contradict the step's.
+    A call is found by its id, else by name and order among those whose arguments do not contradict the step's: first
+    one that no other step is, then, for a further attempt, one that another step is.
     """
     by_id = {call.call_id: (number, call) for number, call in asked if call.call_id is not None}
-    open_calls = [entry for entry in asked if entry[1].call_id not in {s.call_id for s in steps if s.call_id}]
-    used: set[int] = set()
+    taken = {id(by_id[s.call_id][1]) for s in steps if s.call_id in by_id}
     found: list[tuple[Step, int | None]] = []
     for step in steps:
         match = by_id.get(step.call_id) if step.call_id is not None else None
-        if match is None and step.call_id is None and step.name is not None:
-            match = _by_order(step, open_calls, used)
+        if match is None and step.name is not None:
+            match = _by_order(step, asked, taken)
         found.append((step, None) if match is None else (_mend(step, match[1]), match[0]))
     return found
 
 
-def _by_order(step: Step, asked: Sequence[tuple[int, Step]], used: set[int]) -> tuple[int, Step] | None:
-    """The first open call of this name whose arguments agree; one already taken, for a further attempt of it."""
+def _by_order(step: Step, asked: Sequence[tuple[int, Step]], taken: set[int]) -> tuple[int, Step] | None:
     again: tuple[int, Step] | None = None
     for entry in asked:
         call = entry[1]
-        if call.name != step.name or not _agree(step.input, call.input):
+        if not same_tool(call.name, step.name) or not _agree(step.input, call.input):
             continue
-        if id(call) not in used:
-            used.add(id(call))
+        if step.call_id is not None and call.call_id is not None:
+            continue
+        if id(call) not in taken:
+            taken.add(id(call))
             return entry
-        again = entry
+        again = again or entry
     return again
 
 
