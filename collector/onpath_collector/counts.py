@@ -41,12 +41,12 @@ class Ledger:
 
     def __str__(self) -> str:
         return (
-            f"traces: {self.traces_started} started = {self.traces_judged} judged + {_sum(self.traces_dropped)} dropped"
+            f"traces: {self.traces_started} started = {self.traces_judged} judged + {_told(self.traces_dropped)}"
             f" + {self.traces_open} open; spans: {self.spans_received} received = {self.spans_forwarded} forwarded"
-            f" + {_sum(self.spans_dropped)} dropped + {self.spans_queued} queued"
+            f" + {_told(self.spans_dropped)} + {self.spans_queued} queued"
         )
 
 
-def _sum(dropped: dict[str, int]) -> str:
-    told = ", ".join(f"{n} {reason}" for reason, n in sorted(dropped.items()))
-    return f"{sum(dropped.values())}" + (f" ({told})" if told else "")
+def _told(dropped: dict[str, int]) -> str:
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(dropped.items()))
+    return f"{sum(dropped.values())} dropped" + (f" ({reasons})" if reasons else "")

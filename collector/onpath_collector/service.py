@@ -162,7 +162,8 @@ def _on_signals(asked: asyncio.Event) -> None:
 
 
 def _ready(settings: Settings, policy: Policy | None, address: str) -> str:
-    judged = "no policy" if policy is None else f"{len(policy.workflows)} workflow(s), policy {policy.fingerprint[:12]}"
+    count = len(policy.workflows) if policy is not None else 0
+    judged = f"{count} workflow{'s' * (count != 1)}" if policy is not None else "no policy"
     onward = settings.forward.endpoint or "nowhere"
     return f"onpath {version()} ready: OTLP/gRPC on {address}, {judged}, forwarding to {onward}"
 

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,11 @@ from onpath.recordings import read_files
 
 HERE = Path(__file__).resolve().parent
 POLICY = HERE.parent / "policies" / "refund.yaml"
-RUNS = [  # recording, what it shows, the verdict it deserves
-    ("good", "a refund done by the book (pydantic-ai)", "pass"),
-    ("skipped", "a refund that skips the balance check (Vercel AI SDK)", "fail"),
-    ("prohibited", "a refund that deletes records (OpenAI client under OpenLLMetry)", "fail"),
-    ("parallel", "a briefing that asks three tools at once (Vercel AI SDK, GenAI conventions)", "pass"),
+RUNS = [  # recording, the service it is sent as, what it shows, the verdict it deserves
+    ("good", "refund-agent", "a refund done by the book (pydantic-ai)", "pass"),
+    ("skipped", "refund-agent", "a refund that skips the balance check (Vercel AI SDK)", "fail"),
+    ("prohibited", "refund-agent", "a refund that deletes records (OpenAI client under OpenLLMetry)", "fail"),
+    ("parallel", "briefing-agent", "a briefing that asks three tools at once (Vercel AI SDK, GenAI spans)", "pass"),
 ]
 WAIT = 30.0  # seconds for one verdict; it comes settle_delay (2 s) after the run's last span
 
@@ -49,44 +50,62 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="onpath-demo-") as folder:
         reports = Path(folder) / "reports.jsonl"
-        command = [sys.executable, "-m", "onpath.cli", "collector", "--policy", str(POLICY), "--grpc", args.grpc]
-        command += ["--log-format", "console", "--report-file", str(reports)]
-        collector = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        try:
-            address = _ready(collector)
-            if address is None:
-                return collector.wait() or 1
-            right = _demonstrate(address, reports)
+        with _Collector("--grpc", args.grpc, "--report-file", str(reports)) as collector:
+            if collector.address is None:
+                return collector.process.wait()
+            right = _demonstrate(collector.address, reports)
             if args.once:
                 return 0 if right else 1
-            _stay(collector, address)
+            _stay(collector)
             return 0
-        finally:
-            _stop(collector)
 
 
-def _ready(collector: subprocess.Popen[str]) -> str | None:
-    """Passes the collector's lines on until it names its port; None when it ended instead."""
-    assert collector.stderr is not None
-    for line in collector.stderr:
-        sys.stderr.write(line)
-        _, found, rest = line.partition("OTLP/gRPC on ")
-        if found:
-            return rest.split()[0].rstrip(",")
-    return None
+class _Collector:
+    """The collector as a child; what it says goes on to standard error. `address` None: it did not start."""
+
+    def __init__(self, *options: str) -> None:
+        command = [sys.executable, "-m", "onpath.cli", "collector", "--policy", str(POLICY), *options]
+        # Of a session of its own: Ctrl-C is for the demonstration, which stops the collector cleanly.
+        self.process = subprocess.Popen(
+            [*command, "--log-format", "console"], stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.address: str | None = None
+        self._known = threading.Event()
+        self._reader = threading.Thread(target=self._pass_on)
+        self._reader.start()
+
+    def _pass_on(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            sys.stderr.write(line)
+            _, found, rest = line.partition("OTLP/gRPC on ")
+            if found:
+                self.address = rest.split()[0].rstrip(",")
+                self._known.set()
+        self._known.set()
+
+    def __enter__(self) -> _Collector:
+        self._known.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+        self._reader.join()
 
 
 def _demonstrate(address: str, reports: Path) -> bool:
     exporter = OTLPSpanExporter(endpoint=f"http://{address}", insecure=True)
     trace_ids = []
-    for name, _, _ in RUNS:
+    for name, service, _, _ in RUNS:
         spans = _moved_to_now(read_files([HERE / "runs" / f"{name}.jsonl"]).spans)
-        exporter.export([_readable(s) for s in spans])
+        exporter.export([_readable(s, service) for s in spans])
         trace_ids.append(spans[0].trace_id)
     exporter.shutdown()
     screen.print(f"\nSent {len(RUNS)} recorded agent runs; each is judged when its trace has been quiet for 2 s.\n")
     right = True
-    for number, (trace_id, (_, told, deserved)) in enumerate(zip(trace_ids, RUNS, strict=True), 1):
+    for number, (trace_id, (_, _, told, deserved)) in enumerate(zip(trace_ids, RUNS, strict=True), 1):
         results = _reports_of(trace_id, reports)
         screen.print(f"[bold]{number}. {escape(told)}[/bold]")
         for result in results:
@@ -104,9 +123,9 @@ def _show(result: dict[str, Any]) -> None:
         screen.print(f"     {evaluation['label']:<8}{escape(evaluation['name'])}{score}")
         for finding in evaluation["findings"]:
             screen.print(f"             {escape(finding['message'])}", style="red")
-    failed = next((e for e in result["evaluations"] if e["label"] == "fail" and e["alignment"]), None)
-    if failed:
-        screen.print(alignment_table(failed["alignment"]))
+    aligned = next((e for e in result["evaluations"] if e["alignment"]), None)
+    if aligned and result["verdict"] == "fail":
+        screen.print(alignment_table(aligned["alignment"]))
 
 
 def _reports_of(trace_id: str, reports: Path) -> list[dict[str, Any]]:
@@ -121,25 +140,15 @@ def _reports_of(trace_id: str, reports: Path) -> list[dict[str, Any]]:
     return []
 
 
-def _stay(collector: subprocess.Popen[str], address: str) -> None:
+def _stay(collector: _Collector) -> None:
     screen.print("[bold]The collector is still listening.[/bold] Point an agent at it:")
-    screen.print(f"   OTEL_EXPORTER_OTLP_ENDPOINT=http://{address} OTEL_EXPORTER_OTLP_PROTOCOL=grpc python agent.py")
+    exporter = f"OTEL_EXPORTER_OTLP_ENDPOINT=http://{collector.address} OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
+    screen.print(f"   {exporter} python agent.py")
     screen.print(f"The policy is {POLICY.relative_to(HERE.parent.parent)}. Ctrl-C stops.\n", style="dim")
-    assert collector.stderr is not None
     try:
-        for line in collector.stderr:
-            sys.stderr.write(line)
+        collector.process.wait()
     except KeyboardInterrupt:
         screen.print("stopping", style="dim")
-
-
-def _stop(collector: subprocess.Popen[str]) -> None:
-    if collector.poll() is None:
-        collector.send_signal(signal.SIGTERM)
-    assert collector.stderr is not None
-    for line in collector.stderr:
-        sys.stderr.write(line)
-    collector.wait()
 
 
 def _moved_to_now(spans: list[Span]) -> list[Span]:
@@ -155,7 +164,7 @@ def _moved(span: Span, shift: int) -> Span:
     return Span(**fields)
 
 
-def _readable(span: Span) -> ReadableSpan:
+def _readable(span: Span, service: str) -> ReadableSpan:
     trace_id = int(span.trace_id, 16)
     sampled = TraceFlags(TraceFlags.SAMPLED)
     parent = SpanContext(trace_id, int(span.parent_span_id, 16), False, sampled) if span.parent_span_id else None
@@ -163,7 +172,7 @@ def _readable(span: Span) -> ReadableSpan:
         name=span.name,
         context=SpanContext(trace_id, int(span.span_id, 16), False, sampled),
         parent=parent,
-        resource=Resource(dict(span.resource.attributes)),
+        resource=Resource({**span.resource.attributes, "service.name": service}),
         attributes=dict(span.attributes),
         events=[Event(e.name, dict(e.attributes), e.time_ns) for e in span.events],
         kind=SpanKind(max(span.kind - 1, 0)),  # the SDK's enumeration has no UNSPECIFIED
