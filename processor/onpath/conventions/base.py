@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from onpath.conventions.flattened import unflatten
 from onpath.conventions.messages import messages as readable_messages
-from onpath.conventions.messages import unflatten
 from onpath.conventions.results import open_result
 from onpath.conventions.values import arguments as call_arguments
 from onpath.conventions.values import decode, decode_json, given

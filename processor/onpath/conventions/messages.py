@@ -2,7 +2,7 @@
 
 Messages of OpenAI, Anthropic and the GenAI conventions are left as they are. What others write is rewritten to these:
 Bedrock's toolUse and toolResult, Gemini's functionCall, Vercel's tool-call parts, Genkit's toolRequest, Haystack's
-tool_call, LangChain's serialised messages, and OpenInference's or OpenLLMetry's flattened keys.
+tool_call, LangChain's serialised messages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from onpath.conventions.results import says_failed, text_or_none
 from onpath.conventions.values import decode, literal
-from onpath.model import Attributes
 
 _DEPTH: Final = 12  # messages nest their content a few levels; what lies deeper is content
 _INSIDE: Final = (
@@ -173,36 +172,6 @@ def _langchain(value: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _is_generation(value: Mapping[str, Any]) -> bool:
     return "generation_info" in value and isinstance(value.get("message"), Mapping)
-
-
-# ------------------------------------------------------------------ flattened keys
-
-
-def unflatten(attributes: Attributes, prefix: str) -> Any:
-    """`prefix.0.message.role` and its like as nested values; lists by number, whatever number they begin with."""
-    root: dict[str, Any] = {}
-    start = len(prefix) + 1
-    for key, value in attributes.items():
-        if not key.startswith(prefix) or len(key) <= start or key[start - 1] != ".":
-            continue
-        path = key[start:].split(".", _DEPTH)
-        at = root
-        for part in path[:-1]:
-            inner = at.get(part)
-            if not isinstance(inner, dict):
-                inner = at[part] = {}
-            at = inner
-        at.setdefault(path[-1], value)
-    return _lists(root) if root else None
-
-
-def _lists(node: Any) -> Any:
-    if not isinstance(node, dict):
-        return node
-    held = {k: _lists(v) for k, v in node.items()}
-    if held and all(k.isdecimal() and k.isascii() and len(k) < 8 for k in held):
-        return [held[k] for k in sorted(held, key=int)]
-    return held
 
 
 def last_text(found: Sequence[Any] | None, role: str) -> Any:

@@ -6,6 +6,7 @@ tool call below that call, and finds agents that have no agent span because thei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,11 +16,13 @@ from onpath.steps.facts import bare_name
 from onpath.steps.tree import Logs, Node, relink, walk
 
 _WRAPS: Final = ("chain", "workflow")
+_WORD: Final = re.compile(r"[^\W_]+")
+_COMMON: Final = frozenset({"agent", "tool", "assistant", "run", "call", "ask", "to", "the", "a"})
 _NEAREST: Final = 256  # tool calls before an agent that may have started it
 
 
 def settle_agents(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
-    left = _take_out_wrappers(nodes)
+    left = _take_out_wrappers(_root_functions(nodes, trace))
     left = _join_records(left)
     left = _fill_empty_agents(left, trace, claims)
     left = _move_into_tools(left)
@@ -38,6 +41,24 @@ def agent_name(node: Node) -> str | None:
         return name
     bare = bare_name(node.span.name)
     return None if bare in ("", node.facts.text("model")) else bare
+
+
+def _root_functions(nodes: Sequence[Node], trace: Trace) -> Sequence[Node]:
+    """A tool span that nobody called and that holds the model calls of the trace is the agent, not a step of one."""
+    tops = [n for n in nodes if n.parent is None]
+    if all(n.kind == "tool" for n in tops):
+        for node in tops:
+            if any(c.kind == "llm" for c in node.children) and _is_rooted(node.span, trace):
+                node.kind = "agent"
+    return nodes
+
+
+def _is_rooted(span: Span, trace: Trace) -> bool:
+    """Whether all that is above a span was seen."""
+    at = span
+    while (above := trace.parent(at)) is not None:
+        at = above
+    return at.parent_span_id is None or at.has_remote_parent
 
 
 def _take_out_wrappers(nodes: Sequence[Node]) -> list[Node]:
@@ -129,33 +150,41 @@ def _move_into_tools(nodes: Sequence[Node]) -> list[Node]:
         if not _has_others(group):
             continue
         tools: list[Node] = []  # by start, so the last ones are the innermost
+        inside: list[Node] = []  # those of agents beside
         for node in group:
-            tool = _caller(node, tools[-_NEAREST:])
+            tool = _caller(node, tools[-_NEAREST:], inside[-_NEAREST:])
             if tool is not None:
                 node.parent = tool
                 moved = True
             elif node.kind == "tool":
                 tools.append(node)
+            elif node.kind == "agent":
+                inside += [c for c in node.children if c.kind == "tool"]
     return relink(nodes) if moved else list(nodes)
 
 
 def _has_others(group: Sequence[Node]) -> bool:
     """Whether a group may hold calls of another agent at all."""
-    if len(group) < 2 or not any(n.kind == "tool" for n in group):
+    if len(group) < 2:
         return False
     return any(n.kind == "agent" for n in group) or len({_agent_of(n) for n in group} - {None}) > 1
 
 
-def _caller(node: Node, around: Sequence[Node]) -> Node | None:
-    """The tool call that started an agent: of those that hold its time one of its name, else the latest."""
-    if not around or (node.kind == "agent" and node.parent is None):
-        return None
+def _caller(node: Node, tools: Sequence[Node], inside: Sequence[Node]) -> Node | None:
+    """The tool call that started an agent.
+
+    Beside it: of those that hold its time the one of its name, else the latest. In an agent beside it: only one of its
+    name, for agents may also run at the same time by themselves.
+    """
     mine = _agent_of(node)
-    holding = [t for t in around if t.holds(node) and (node.kind == "agent" or _differ(mine, _agent_of(t)))]
-    if not holding:
-        return None
-    related = [t for t in holding if mine and _related(mine, t.facts.tool_name())]
-    return (related or holding)[-1]
+    if node.kind == "agent":
+        named = [t for t in (*tools, *inside) if t.holds(node) and _related(mine, t)]
+        holding = [t for t in tools if t.holds(node)] if node.parent is not None else []
+    else:
+        named = []
+        holding = [t for t in tools if t.holds(node) and _differ(mine, _agent_of(t))]
+    found = named or holding
+    return found[-1] if found else None
 
 
 def _agent_of(node: Node) -> str | None:
@@ -169,8 +198,19 @@ def _differ(a: str | None, b: str | None) -> bool:
     return a is not None and b is not None and a != b
 
 
-def _related(agent: str, tool: str | None) -> bool:
-    return tool is not None and (agent.lower() in tool.lower() or tool.lower() in agent.lower())
+def _related(agent: str | None, tool: Node) -> bool:
+    """Whether a tool's name or arguments name the agent."""
+    if agent is None:
+        return False
+    own = _words(agent)
+    if own & _words(tool.facts.tool_name() or ""):
+        return True
+    given = tool.facts.get("arguments")
+    return isinstance(given, Mapping) and any(v == agent for v in given.values() if isinstance(v, str))
+
+
+def _words(name: str) -> set[str]:
+    return set(_WORD.findall(name.lower())) - _COMMON
 
 
 def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
