@@ -144,7 +144,7 @@ def _signature_of(plan: Plan, probe: Probe) -> tuple[Signature, Operation]:
         if operation.id == signature.operation and signature.interface in (None, operation.interface)
     ]
     if not found:
-        raise PlanFault(UNREACHABLE, f"{path}.operationId", f'operation "{signature.operation}" is not declared')
+        raise PlanFault(UNREACHABLE, path, f'operation "{signature.operation}" is not declared')
     fault = legality.first_fault(signature.predicate, plan.reference_sets, partial(declared_type, found[0]))
     if fault is not None:
         raise PlanFault(fault[0], f"{path}.predicate", fault[1])

@@ -171,7 +171,7 @@ def test_score_reads_traces(write: Write, tmp_path: Path, shared: Path) -> None:
     assert (trial["state"], trial["cited"]) == ("caught", ["0000000000000004", "0000000000000002"])
     twice = run(*args[:-1], args[-1], args[-1])
     assert twice.exit_code == 5
-    assert twice.stderr.startswith("onpath: schema-parse-failure: trials[1].trace_id:")
+    assert twice.stderr.startswith("onpath: schema-parse-failure: trials.trace_id:")
 
 
 @pytest.mark.parametrize(

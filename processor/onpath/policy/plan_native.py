@@ -67,7 +67,7 @@ class DirectionModel(Strict):
 class OracleModel(Strict):
     id: Name
     check: Any
-    polarity: Literal["expects-hold", "expects-violation"] = "expects-hold"
+    polarity: Literal["expects-hold", "expects-violation"] | None = None
     severity: SeverityWord | None = None
     commentary: Any = None
     direction: DirectionModel | None = None
@@ -223,7 +223,7 @@ def _check(check: OracleModel, index: int, severities: Mapping[str, Severity]) -
         id=check.id,
         expression=expression_of(check.check, f"{path}.check", (*at, "check"), short=False),
         severity=check.severity or severities.get(check.id, "material"),
-        expects_hold=check.polarity == "expects-hold",
+        expects_hold=check.polarity != "expects-violation",
         direction=_direction(check.direction, path, at) if check.direction else None,
     )
 

@@ -74,7 +74,7 @@ class ArtifactModel(Strict):
 class OperationModel(Strict):
     operationId: Name
     toolName: Name | None = None
-    stateChangeMarker: bool = False
+    stateChangeMarker: bool | None = None
     requestShape: dict[str, ShapeModel | None] | None = None
     responseDescriptor: DescriptorModel | None = None
     volatilePointers: list[str] | None = None
@@ -120,7 +120,7 @@ def _operation(raw: object, interface: InterfaceModel, path: str, at: Location) 
         tool_name=model.toolName or model.operationId,
         interface=interface.logicalId,
         kind=interface.kind,
-        mutates=model.stateChangeMarker,
+        mutates=bool(model.stateChangeMarker),
         inputs={name: shape.build() if shape else CLOSED for name, shape in (model.requestShape or {}).items()},
         output=descriptor.build() if descriptor else CLOSED,
         described=_described(model),
@@ -136,7 +136,7 @@ def _fits_kind(model: OperationModel, kind: Kind, path: str, at: Location) -> No
     if kind == "web":
         return  # refused as a whole, by a later check
     for field in _CLI_ONLY if kind != "cli" else ():
-        if field in model.model_fields_set:
+        if getattr(model, field) is not None:
             raise schema_fault(f"{path}.{field}", UNKNOWN_FIELD, (*at, field))
     if kind == "cli" and model.descriptorChannel is None:
         raise schema_fault(f"{path}.descriptorChannel", REQUIRED_FIELD, at)

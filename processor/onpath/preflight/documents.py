@@ -192,7 +192,7 @@ def refuse_repeats(trials: Sequence[Trial], argument: str = "trials") -> None:
     ids = [trial.trace_id for trial in trials]
     for i, trace_id in enumerate(ids):
         if trace_id in ids[:i]:
-            raise schema_fault(f"{argument}[{i}].trace_id", f'trace "{trace_id}" is given twice')
+            raise schema_fault(f"{argument}.trace_id", f'trace "{trace_id}" is given twice')
 
 
 def probes_of(raw: object) -> list[Probe]:

@@ -147,6 +147,6 @@ def _warning(reset: PlannedLeg | None, control: Sequence[PlannedLeg], controlled
         return None
     unplanned = "state-reset and clean-control were not planned"
     if not control:
-        return f"no operation that leaves the state alone can be given inputs; {unplanned}"
-    wanting = "no mutating operation of its interface can be given inputs"
-    return f"a fixture reset is declared but {wanting}; {unplanned}" if reset else None
+        wanting = "no operation that leaves the state alone can be given inputs"
+        return f"a fixture reset is declared but {wanting}; {unplanned}" if reset else f"{wanting}; {unplanned}"
+    return f"a fixture reset is declared but no mutating operation of its interface can be given inputs; {unplanned}"

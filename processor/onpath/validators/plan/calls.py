@@ -7,6 +7,7 @@ is a label of the policy, never the raw value.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -148,6 +149,6 @@ def _first_text(attributes: Attributes, names: Sequence[str]) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    if isinstance(value, str) and value.lstrip("-").isdecimal():
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,10}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -23,8 +23,8 @@ from onpath.validators.plan.verdict import CheckResult, PlanResult, StepResult
 _LONGEST: Final = 200  # characters of a value in a message
 
 _NO_CALL: Final = {
-    "anchor-unresolved": "the step it comes after has no call",
-    "source-unresolved": "a step whose value it needs has no call",
+    "anchor-unresolved": "the step it comes after is not bound",
+    "source-unresolved": "a step whose value it needs is not bound",
     "no-call": "the tool was never called",
     "temporal-floor": "no call of the tool came after the call of the step it follows",
     "capture-floor": "no call of the tool started after the value it needs had been returned",

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from onpath.validators.plan.model import OPEN, Binding, Captured, Operation, Plan, PlanStep, Shape
 from onpath.validators.plan.pointers import INPUT_CHANNELS, KINDS_OF_CHANNEL, Pointer
-from onpath.validators.plan.values import INDEX, SCALARS
+from onpath.validators.plan.values import SCALARS, index_of
 
 Reason: TypeAlias = str | None  # why a pointer never resolves; None: it may
 
@@ -77,15 +77,16 @@ def _outside(operation: Operation, pointer: Pointer) -> Reason:
         return None
     for place, size in operation.collections.items():
         inside = pointer.tail[len(place) : len(place) + 1]
-        if pointer.tail[: len(place)] == place and inside and INDEX.fullmatch(inside[0]) and int(inside[0]) >= size:
+        index = index_of(inside[0]) if inside and pointer.tail[: len(place)] == place else None
+        if index is not None and index >= size:
             return f"reads element {inside[0]} of a list declared with at most {size:g}"
     return None
 
 
 def _undeclared(operation: Operation, shape: Shape, pointer: Pointer) -> Reason:
     key = pointer.tail[0]
-    in_list = () in operation.collections and pointer.full_channel == operation.described and INDEX.fullmatch(key)
-    if shape.open or in_list:
+    a_list = () in operation.collections and pointer.full_channel == operation.described
+    if shape.open or (a_list and index_of(key) is not None):
         return None
     if key not in shape.types:
         return f'reads key "{key}", which operation "{operation.id}" does not declare'
@@ -103,7 +104,7 @@ def capture_fault(plan: Plan, step: PlanStep, binding: Binding, pointer: Pointer
         return None  # row 13 speaks of it
     if len(pointer.tail) != 1:
         return f"has {len(pointer.tail)} segments after the channel; a captured value is one key of it"
-    if INDEX.fullmatch(pointer.tail[0]):
+    if index_of(pointer.tail[0]) is not None:
         return "captures an element of a list, which no declaration gives a type"
     if reason := unreachable(source, pointer):
         return reason

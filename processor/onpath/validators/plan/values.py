@@ -19,7 +19,7 @@ Tail: TypeAlias = tuple[str, ...]
 
 TYPES: Final = ("string", "number", "boolean", "object", "array", "null")
 SCALARS: Final = frozenset({"string", "number", "boolean", "null"})
-INDEX: Final = re.compile(r"0|[1-9][0-9]*")  # RFC 6901 array index: no leading zero
+_INDEX: Final = re.compile(r"0|[1-9][0-9]*")  # RFC 6901 array index: no leading zero
 
 
 class Missing(Enum):
@@ -61,13 +61,19 @@ def contains(values: Iterable[Any], wanted: Any) -> bool:
     return any(equal(value, wanted) for value in values)
 
 
+def index_of(token: str) -> int | None:
+    """The list position that a token names; None if it is none. Longer than any list, all numbers are alike."""
+    return int(token[:19]) if _INDEX.fullmatch(token) else None
+
+
 def at(value: Any, tail: Sequence[str]) -> Any:
     """The value at a place below `value`; MISSING where there is none. Text has no places, `-` is no index."""
     for token in tail:
         if isinstance(value, Mapping):
             value = value.get(token, MISSING)
-        elif isinstance(value, list) and INDEX.fullmatch(token) and len(token) < 20 and int(token) < len(value):
-            value = value[int(token)]
+        elif isinstance(value, list):
+            index = index_of(token)
+            value = value[index] if index is not None and index < len(value) else MISSING
         else:
             return MISSING
         if value is MISSING:
