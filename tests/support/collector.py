@@ -21,7 +21,8 @@ Result = dict[str, Any]
 class Collector:
     """`with Collector(policy, folder) as collector`: it listens at `endpoint` and writes results to `report_file`.
 
-    Leaving stops it with SIGTERM and asserts exit code 0; `results` may be read afterwards too.
+    Leaving stops it with SIGTERM and asserts exit code 0 and a last line that accounts for every trace and span;
+    `results` may be read afterwards too.
     """
 
     def __init__(self, policy: Path, folder: Path, *options: str) -> None:
@@ -49,6 +50,15 @@ class Collector:
         code = self.process.stop()
         if error is None:
             assert code == 0, f"the collector ended with {code}:\n{self.process.output}"
+            self._assert_all_accounted_for()
+
+    def _assert_all_accounted_for(self) -> None:
+        last = self.process.lines[-1]
+        told = json.loads(last)
+        for what, outcome, held in (("traces", "judged", "open"), ("spans", "forwarded", "queued")):
+            begun = told["traces_started" if what == "traces" else "spans_received"]
+            ended = told[f"{what}_{outcome}"] + sum(told[f"{what}_dropped"].values()) + told[f"{what}_{held}"]
+            assert begun == ended, last
 
     @property
     def output(self) -> str:
