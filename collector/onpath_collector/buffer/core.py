@@ -54,6 +54,11 @@ class TraceBuffer:
         return self._late.size
 
     @property
+    def late_dropped(self) -> int:
+        """Settled traces that have lost their bytes before their window was over."""
+        return self._late.dropped
+
+    @property
     def memory(self) -> int:
         """All that counts against `memory_limit`, in bytes, about."""
         return self._open.weight + self._late.size + self._outgoing + self._waiting.size + self.elsewhere

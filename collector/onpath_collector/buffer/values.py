@@ -111,5 +111,4 @@ class Counts:
     traces_released: int = 0
     reopened: int = 0
     forgotten: int = 0  # settled ids pushed out of `settled_memory`
-    late_bytes_dropped: int = 0  # settled traces that lost their bytes before the window was over
     released: Counter[str] = field(default_factory=Counter)  # by reason, also of re-opened traces
