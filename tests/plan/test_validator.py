@@ -110,6 +110,16 @@ def test_what_was_not_recorded_is_unknown() -> None:
     assert judged(read_back(), scope(wrote())).label is Verdict.FAIL
 
 
+def test_what_was_redacted_is_unknown() -> None:
+    for step in ({"output": "[REDACTED]"}, {"output": {"id": "***", "ok": True}}):
+        assert judged(read_back(), scope(wrote(**step), read())).reason == "step-unknown"
+    hidden = scope(wrote(input={"title": "[REDACTED]"}), read())
+    assert judged(read_back(), hidden).reason == "check-blocked", "the title was sent, whatever it was"
+    sent_as = scope(wrote(input={"title": "<redacted>"}, attributes={"enduser.id": "alice"}))
+    assert judged(acting(), sent_as).label is Verdict.PASS
+    assert judged(read_back(), scope(wrote(input="REDACTED"), read())).reason == "step-unknown"
+
+
 def test_calls_in_messages_are_ordered_by_turn() -> None:
     def asked(step: Step, turn: int) -> Step:
         return replace(step, start_ns=None, end_ns=None, turn=turn, source="messages", span_ids=())

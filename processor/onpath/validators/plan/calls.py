@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from onpath.model import Attributes
 from onpath.policy.model import Principal
+from onpath.redaction import is_redacted
 from onpath.steps.model import NOT_CAPTURED, Scope, Step
 
 Status: TypeAlias = Literal["ok", "error", "unset"]
@@ -93,8 +94,8 @@ def _call(step: Step, position: int, principal: str | None) -> Call:
         span_id=step.span_ids[0] if step.span_ids else step.call_id or f"step-{position}",
         name=step.name or "",
         interface=_first_text(step.attributes, _SERVER_NAMES),
-        input=as_input(step.input),
-        output=as_json(step.output),
+        input=NOT_CAPTURED if is_redacted(step.input) else as_input(step.input),
+        output=NOT_CAPTURED if is_redacted(step.output) else as_json(step.output),
         status="error" if step.failed else "ok" if step.status == "ok" else "unset",
         http_status=_whole(step.attributes.get("http.response.status_code")),
         exit_code=_whole(step.attributes.get("process.exit.code")),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from onpath.json_values import parse
+from onpath.redaction import is_redacted
 from onpath.steps.model import NOT_CAPTURED
 from onpath.validators.plan.calls import Call
 from onpath.validators.plan.model import Operation
@@ -20,9 +21,11 @@ _ABSENT: Final = {"kind": "absent"}
 
 
 def read(call: Call, operation: Operation, pointer: Pointer) -> Any:
-    """The value at a place of a call; MISSING, or NOT_CAPTURED."""
+    """The value at a place of a call; MISSING, or NOT_CAPTURED, which a redaction mark is too."""
     value = _channel(call, operation, pointer)
-    return value if value is MISSING or value is NOT_CAPTURED else at(value, pointer.tail)
+    if value is not MISSING and value is not NOT_CAPTURED:
+        value = at(value, pointer.tail)
+    return NOT_CAPTURED if is_redacted(value) else value
 
 
 def _channel(call: Call, operation: Operation, pointer: Pointer) -> Any:

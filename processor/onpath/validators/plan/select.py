@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from onpath.redaction import is_redacted
 from onpath.steps.model import NOT_CAPTURED
 from onpath.validators.plan.calls import Call
 from onpath.validators.plan.evidence import input_channel, read
@@ -189,9 +190,12 @@ def accepts(plan: Plan, operation: Operation, binding: Binding, call: Call, boun
     if value is MISSING:
         return False
     recorded: Sure = None if value is NOT_CAPTURED else True
+    if is_redacted(value):  # the key was sent, with a value that nobody may see
+        value = NOT_CAPTURED
+    known: Sure = None if value is NOT_CAPTURED else True
     match binding.accepts:
         case Exactly(wanted):
-            return recorded and equal(value, wanted)
+            return known and equal(value, wanted)
         case Anything():
             return recorded
         case ActingAs(principal):
@@ -202,7 +206,7 @@ def accepts(plan: Plan, operation: Operation, binding: Binding, call: Call, boun
             return _compared(value, _source_value(plan, pointer, bound), wanted=False)
         case _:
             declared = operation.input_shape(binding.channel).types.get(binding.key)
-            return False if declared is None else recorded and json_type(value) != declared
+            return False if declared is None else known and json_type(value) != declared
 
 
 def _compared(value: Any, source: Any, *, wanted: bool) -> Sure:
