@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,3 +224,14 @@ def test_expressions_nest_within_bounds() -> None:
     for _ in range(5000):
         check = {"not": check}
     assert refused(with_check(check)).startswith("schema-parse-failure: plan!: nested too deep")
+
+
+def test_a_contract_file_is_found_beside_the_policy(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"permittedInterfaces": [], "interactionPlan": []}), encoding="utf-8")
+    loaded = load_plan({"contract": "c.json", "id": "named", "order": "after_end"}, Problems(), folder=tmp_path)
+    assert loaded is not None
+    assert (loaded.plan.id, loaded.plan.order, loaded.plan.steps) == ("named", "after_end", ())
+    for name, folder in (("../c.json", tmp_path), ("/c.json", tmp_path), ("none.json", tmp_path), ("c.json", None)):
+        problems = Problems()
+        assert load_plan({"contract": name}, problems, folder=folder) is None
+        assert problems.errors
