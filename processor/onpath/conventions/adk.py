@@ -51,27 +51,27 @@ def _result(value: Any, attributes: Attributes) -> Any:
     held = decode(value)
     if value in _EMPTY or held == {}:
         return NOT_CAPTURED
-    if isinstance(held, Mapping) and "response" in held and set(held) <= {"id", "name", "response"}:
+    if isinstance(held, dict) and "response" in held and set(held) <= {"id", "name", "response"}:
         held = held["response"]
     return base.result(held, attributes)
 
 
 def _request(value: Any, _: Attributes) -> Any:
     held = decode(value)
-    return messages(held["contents"]) if isinstance(held, Mapping) and "contents" in held else NOT_CAPTURED
+    return messages(held["contents"]) if isinstance(held, dict) and "contents" in held else NOT_CAPTURED
 
 
 def _response(value: Any, _: Attributes) -> Any:
     """The content of a response as a message; Gemini calls the assistant `model`."""
     held = decode(value)
-    content = held.get("content") if isinstance(held, Mapping) else None
-    return [{**readable(content), "role": "assistant"}] if isinstance(content, Mapping) else NOT_CAPTURED
+    content = held.get("content") if isinstance(held, dict) else None
+    return [{**readable(content), "role": "assistant"}] if isinstance(content, dict) else NOT_CAPTURED
 
 
 def _usage(value: Any, _: Attributes) -> Mapping[str, Any]:
     held = decode(value)
-    counts = held.get("usage_metadata", held.get("usageMetadata")) if isinstance(held, Mapping) else None
-    return {m: counts[k] for k, m in _METRICS.items() if k in counts} if isinstance(counts, Mapping) else {}
+    counts = held.get("usage_metadata", held.get("usageMetadata")) if isinstance(held, dict) else None
+    return {m: counts[k] for k, m in _METRICS.items() if k in counts} if isinstance(counts, dict) else {}
 
 
 FAMILY: Final = Family(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final, Literal, TypeAlias
 
 from onpath.conventions.flattened import unflatten
@@ -93,7 +94,7 @@ def texts(value: Any, _: Attributes) -> Any:
     value = decode(value)
     if isinstance(value, str):
         return (value,) if value else NOT_CAPTURED
-    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else NOT_CAPTURED
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list | tuple) else NOT_CAPTURED
 
 
 def plain(value: Any, _: Attributes) -> Any:
@@ -157,4 +158,5 @@ class Flattened:
         return NOT_CAPTURED if found is None else self.convert(found)
 
     def holds(self, attributes: Attributes) -> bool:
-        return any(key.startswith(self.prefix + ".") for key in attributes)
+        start = self.prefix + "."
+        return any(map(str.startswith, attributes, repeat(start)))

@@ -23,7 +23,7 @@ def _response(_: Any, span: Span) -> Role | None:
 
 def _call(attributes: Attributes, body: Any) -> Mapping[str, Any] | None:
     """A finished call as the attributes of a tool span."""
-    held = {**body, **attributes} if isinstance(body, Mapping) else attributes
+    held = {**body, **attributes} if isinstance(body, dict) else attributes
     if not isinstance(held.get("tool_name"), str):
         return None
     found = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": held["tool_name"]}

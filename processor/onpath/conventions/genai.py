@@ -46,7 +46,7 @@ Direction = Literal["input", "output"]
 
 def _details(attributes: Attributes, body: Any) -> list[tuple[Direction, Any]]:
     """Messages of an inference's details event; some put them into the body."""
-    held = {**body, **attributes} if isinstance(body, Mapping) else attributes
+    held = {**body, **attributes} if isinstance(body, dict) else attributes
     found: list[tuple[Direction, Any]] = []
     for key, direction in _DETAILS.items():
         if held.get(key) is not None:
@@ -60,7 +60,7 @@ _DETAILS: Final[Mapping[str, Direction]] = {"gen_ai.input.messages": "input", "g
 def message_event(attributes: Attributes, body: Any, role: str, direction: Direction) -> list[tuple[Direction, Any]]:
     """One message of 1.28: the body of a log record, or an event's attributes with texts in place of objects."""
     body = decode(body)
-    held = dict(body) if isinstance(body, Mapping) else {}
+    held = dict(body) if isinstance(body, dict) else {}
     for key in ("content", "message", "role", "id", "finish_reason", "tool_calls", "tool.result"):
         if key in attributes and key not in held:
             held[key] = attributes[key]
@@ -69,7 +69,7 @@ def message_event(attributes: Attributes, body: Any, role: str, direction: Direc
     if not held:
         return []
     message = decode(held.get("message"))
-    if isinstance(message, Mapping):
+    if isinstance(message, dict):
         held = {**held, **message, "role": message.get("role", held.get("role"))}
     elif message is not None:
         held["content"] = message

@@ -47,27 +47,27 @@ _METRICS: Final = {
 
 def _usage(value: Any, _: Attributes) -> Mapping[str, Any]:
     held = decode(value)
-    found = held.get("usage") if isinstance(held, Mapping) else None
-    return {m: found[k] for k, m in _METRICS.items() if k in found} if isinstance(found, Mapping) else {}
+    found = held.get("usage") if isinstance(held, dict) else None
+    return {m: found[k] for k, m in _METRICS.items() if k in found} if isinstance(found, dict) else {}
 
 
 def _finish(value: Any, _: Attributes) -> Any:
     held = decode(value)
-    reason = held.get("finishReason") if isinstance(held, Mapping) else None
+    reason = held.get("finishReason") if isinstance(held, dict) else None
     return (reason,) if isinstance(reason, str) else NOT_CAPTURED
 
 
 def _output(value: Any, _: Attributes) -> Any:
     """The message of a model's response; Genkit calls the assistant `model`."""
     held = decode(value)
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return messages(held)
     message = held.get("message")
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         candidates = held.get("candidates")
         first = candidates[0] if isinstance(candidates, list) and candidates else None
-        message = first.get("message") if isinstance(first, Mapping) else None
-    return [{**readable(message), "role": "assistant"}] if isinstance(message, Mapping) else NOT_CAPTURED
+        message = first.get("message") if isinstance(first, dict) else None
+    return [{**readable(message), "role": "assistant"}] if isinstance(message, dict) else NOT_CAPTURED
 
 
 FAMILY: Final = Family(

@@ -37,14 +37,14 @@ def _component(value: Any, _: Span) -> Role | None:
 
 def _replies(value: Any, _: Attributes) -> Any:
     held = decode(value)
-    if isinstance(held, Mapping) and "replies" in held:
+    if isinstance(held, dict) and "replies" in held:
         return messages(held["replies"])
-    return messages(held["tool_messages"]) if isinstance(held, Mapping) and "tool_messages" in held else NOT_CAPTURED
+    return messages(held["tool_messages"]) if isinstance(held, dict) and "tool_messages" in held else NOT_CAPTURED
 
 
 def _given(value: Any, _: Attributes) -> Any:
     held = decode(value)
-    return messages(held["messages"]) if isinstance(held, Mapping) and "messages" in held else NOT_CAPTURED
+    return messages(held["messages"]) if isinstance(held, dict) and "messages" in held else NOT_CAPTURED
 
 
 def _model(value: Any, _: Attributes) -> Any:
@@ -59,22 +59,22 @@ def _finish(value: Any, _: Attributes) -> Any:
 
 def _usage(value: Any, _: Attributes) -> Mapping[str, Any]:
     usage = _meta(value).get("usage")
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, dict):
         return {}
     found = {k: v for k, v in usage.items() if isinstance(v, int | float)}
     for key in ("prompt_tokens_details", "completion_tokens_details"):
         details = usage.get(key)
-        if isinstance(details, Mapping):
+        if isinstance(details, dict):
             found |= {f"{key}.{k}": v for k, v in details.items() if k in ("cached_tokens", "reasoning_tokens")}
     return found
 
 
 def _meta(value: Any) -> Mapping[str, Any]:
     held = decode(value)
-    replies = held.get("replies") if isinstance(held, Mapping) else None
+    replies = held.get("replies") if isinstance(held, dict) else None
     first = replies[0] if isinstance(replies, list) and replies else None
-    meta = first.get("meta", first.get("_meta")) if isinstance(first, Mapping) else None
-    return meta if isinstance(meta, Mapping) else {}
+    meta = first.get("meta", first.get("_meta")) if isinstance(first, dict) else None
+    return meta if isinstance(meta, dict) else {}
 
 
 FAMILY: Final = Family(

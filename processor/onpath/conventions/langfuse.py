@@ -37,7 +37,7 @@ _METADATA: Final = "langfuse.observation.metadata."
 def usage(value: Any, _: Attributes) -> Mapping[str, Any]:
     """Usage details. Cached and reasoning tokens count inside `input` and `output`, or beside them; the total tells."""
     held = decode(value)
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return {}
     found: dict[str, Any] = {metric: held[key] for key, metric in _PARTS.items() if key in held}
     given, gave, total = (held.get(key) for key in ("input", "output", "total"))

@@ -28,13 +28,13 @@ _METADATA: Final = "langsmith.metadata"
 
 def _usage(value: Any, _: Attributes) -> Mapping[str, Any]:
     held = decode(value)
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return {}
     found = {k: held[k] for k in ("input_tokens", "output_tokens", "total_tokens") if k in held}
     given, gave = held.get("input_token_details"), held.get("output_token_details")
-    if isinstance(given, Mapping):
+    if isinstance(given, dict):
         found |= {m: given[k] for k, m in _DETAILS.items() if k in given}
-    if isinstance(gave, Mapping) and "reasoning" in gave:
+    if isinstance(gave, dict) and "reasoning" in gave:
         found["reasoning_tokens"] = gave["reasoning"]
     return found
 

@@ -6,7 +6,6 @@ Versions 1 and 2 name every tool span `running tool` and every agent span `agent
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from onpath.conventions import base
@@ -48,7 +47,7 @@ def _history(side: str) -> base.Reader:
             return NOT_CAPTURED
         found: list[Any] = []
         for event in held:
-            name = event.get("event.name") if isinstance(event, Mapping) else None
+            name = event.get("event.name") if isinstance(event, dict) else None
             reader = GENAI.events.get(name) if isinstance(name, str) else None
             if reader is not None:
                 found += [message for direction, message in reader({}, event) if direction == side]

@@ -38,12 +38,12 @@ _MODELS: Final = ("model_inference", "model_step", "llm_step", "model_generation
 def _output(value: Any, _: Attributes) -> list[Any]:
     """A step's `{text, toolCalls}` as one message."""
     held = decode(value)
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return messages(held)
     parts: list[Any] = [{"type": "text", "content": held["text"]}] if isinstance(held.get("text"), str) else []
     calls = held.get("toolCalls")
     if isinstance(calls, list):
-        parts += messages([c.get("payload", c) if isinstance(c, Mapping) else c for c in calls])
+        parts += messages([c.get("payload", c) if isinstance(c, dict) else c for c in calls])
     return [{"role": "assistant", "parts": parts}]
 
 

@@ -8,6 +8,7 @@ tool_call, LangChain's serialised messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, Final
 
 from onpath.conventions.results import says_failed, text_or_none
@@ -27,33 +28,45 @@ _LC_ROLES: Final = {
 
 
 def readable(value: Any, depth: int = 0) -> Any:
-    """A message, a list of them, or what holds them, with foreign parts rewritten. Texts with JSON are decoded."""
-    value = decode(value) if depth < 2 else value
+    """A message, a list of them, or what holds them, with foreign parts rewritten. Texts with JSON are decoded.
+
+    What needs no rewriting is handed back as it is, not copied.
+    """
+    if depth < 2 and isinstance(value, str):
+        value = decode(value)
     if depth > _DEPTH:
         return value
-    if isinstance(value, list | tuple):
-        return [readable(v, depth + 1) for v in value]
-    if not isinstance(value, Mapping):
-        return value
-    for key, rewrite in _PARTS.items():
-        if key in value:
-            part = rewrite(value)
+    if isinstance(value, list):
+        read = [readable(v, depth + 1) if isinstance(v, (list, dict, str)) else v for v in value]
+        return value if all(map(is_, read, value)) else read
+    return _object(value, depth) if isinstance(value, dict) else value
+
+
+def _object(value: dict[str, Any], depth: int) -> Any:
+    if not _PART_KEYS.isdisjoint(value):
+        for key, rewrite in _PARTS.items():
+            part = rewrite(value) if key in value else None
             if part is not None:
                 return part
-    message = _langchain(value)
-    held = value if message is None else message
-    if held.get("role") == "tool" and "tool_call_id" in held and says_failed(held.get("content")):
+    held = _langchain(value) or value
+    if "tool_call_id" in held and held.get("role") == "tool" and says_failed(held.get("content")):
         return {"role": "tool", "content": [_answer(held["tool_call_id"], held["content"], True)]}
     if held.get("type") == "tool_call_response" and says_failed(held.get("response", held.get("result"))):
         return _answer(held.get("id"), held.get("response", held.get("result")), True)
-    changed = {k: readable(held[k], depth + 1) for k in _INSIDE if isinstance(held.get(k), list | tuple | Mapping)}
+    changed: dict[str, Any] = {}
+    for key in _INSIDE:
+        inner = held.get(key)
+        if isinstance(inner, (list, dict)):
+            read = readable(inner, depth + 1)
+            if read is not inner:
+                changed[key] = read
     return {**held, **changed} if changed else held
 
 
 def messages(value: Any) -> list[Any]:
     """The same as a list: what a key holds that is one message, a list of them, or an envelope of either."""
     read = readable(value)
-    if isinstance(read, Mapping):
+    if isinstance(read, dict):
         for key in ("messages", "choices", "replies", "generations", "candidates"):
             if isinstance(read.get(key), list):
                 return list(read[key])
@@ -74,24 +87,24 @@ def _answer(call_id: Any, response: Any, failed: Any) -> dict[str, Any]:
 
 def _tool_use(part: Mapping[str, Any]) -> Any:
     held = part.get("toolUse", part)
-    return _call(held.get("toolUseId"), held.get("name"), held.get("input")) if isinstance(held, Mapping) else None
+    return _call(held.get("toolUseId"), held.get("name"), held.get("input")) if isinstance(held, dict) else None
 
 
 def _tool_result(part: Mapping[str, Any]) -> Any:
-    held = part["toolResult"] if isinstance(part["toolResult"], Mapping) else part
+    held = part["toolResult"] if isinstance(part["toolResult"], dict) else part
     return _answer(held.get("toolUseId"), held.get("content"), held.get("status") == "error")
 
 
 def _gemini_call(part: Mapping[str, Any]) -> Any:
     held = part.get("functionCall", part.get("function_call"))
-    if not isinstance(held, Mapping) or "args" not in held:
+    if not isinstance(held, dict) or "args" not in held:
         return None  # OpenAI's old function_call has `arguments`, and is known as it is
     return _call(held.get("id"), held.get("name"), held.get("args"))
 
 
 def _gemini_answer(part: Mapping[str, Any]) -> Any:
     held = part.get("functionResponse", part.get("function_response"))
-    return _answer(held.get("id"), held.get("response"), None) if isinstance(held, Mapping) else None
+    return _answer(held.get("id"), held.get("response"), None) if isinstance(held, dict) else None
 
 
 def _vercel(part: Mapping[str, Any]) -> Any:
@@ -107,24 +120,24 @@ def _vercel(part: Mapping[str, Any]) -> Any:
 
 def _genkit_call(part: Mapping[str, Any]) -> Any:
     held = part["toolRequest"]
-    return _call(held.get("ref"), held.get("name"), held.get("input")) if isinstance(held, Mapping) else None
+    return _call(held.get("ref"), held.get("name"), held.get("input")) if isinstance(held, dict) else None
 
 
 def _genkit_answer(part: Mapping[str, Any]) -> Any:
     held = part["toolResponse"]
-    return _answer(held.get("ref"), held.get("output"), None) if isinstance(held, Mapping) else None
+    return _answer(held.get("ref"), held.get("output"), None) if isinstance(held, dict) else None
 
 
 def _haystack_call(part: Mapping[str, Any]) -> Any:
     held = part["tool_call"]
-    if not isinstance(held, Mapping) or "tool_name" not in held:
+    if not isinstance(held, dict) or "tool_name" not in held:
         return None
     return _call(held.get("id"), held.get("tool_name"), held.get("arguments"))
 
 
 def _haystack_answer(part: Mapping[str, Any]) -> Any:
     held = part["tool_call_result"]
-    if not isinstance(held, Mapping) or not isinstance(held.get("origin"), Mapping):
+    if not isinstance(held, dict) or not isinstance(held.get("origin"), dict):
         return None
     return _answer(held["origin"].get("id"), literal(held.get("result")), held.get("error"))
 
@@ -145,16 +158,19 @@ _PARTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
 }
 
 
+_PART_KEYS: Final = frozenset(_PARTS)
+
+
 def _langchain(value: Mapping[str, Any]) -> dict[str, Any] | None:
     """A serialised LangChain message as a plain one: role, content, tool_calls, tool_call_id, status."""
     body: Any = None
     kind: Any = None
-    if value.get("lc") is not None and isinstance(value.get("kwargs"), Mapping):
+    if value.get("lc") is not None and isinstance(value.get("kwargs"), dict):
         body = value["kwargs"]
         names = value.get("id")
         last = names[-1] if isinstance(names, list) and names and isinstance(names[-1], str) else ""
         kind = body.get("type") or last.replace("MessageChunk", "").replace("Message", "").lower()
-    elif isinstance(value.get("data"), Mapping) and value.get("type") in _LC_ROLES:
+    elif isinstance(value.get("data"), dict) and value.get("type") in _LC_ROLES:
         body, kind = value["data"], value["type"]
     elif value.get("type") in _LC_ROLES and "content" in value and "role" not in value:
         body, kind = value, value["type"]
@@ -171,13 +187,13 @@ def _langchain(value: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_generation(value: Mapping[str, Any]) -> bool:
-    return "generation_info" in value and isinstance(value.get("message"), Mapping)
+    return "generation_info" in value and isinstance(value.get("message"), dict)
 
 
 def last_text(found: Sequence[Any] | None, role: str) -> Any:
     """The text of the last message of a role that has any; None when there is none."""
     for message in reversed(found or ()):
-        if isinstance(message, Mapping) and message.get("role") == role:
+        if isinstance(message, dict) and message.get("role") == role:
             text = message_text(message)
             if text is not None:
                 return text
@@ -187,7 +203,7 @@ def last_text(found: Sequence[Any] | None, role: str) -> Any:
 def message_text(message: Mapping[str, Any]) -> str | None:
     """The texts of one message, one after another; None when it holds none."""
     inner = message.get("message")
-    if isinstance(inner, Mapping):
+    if isinstance(inner, dict):
         return message_text(inner)
     for key in ("content", "parts"):
         held = message.get(key)
@@ -203,7 +219,7 @@ def message_text(message: Mapping[str, Any]) -> str | None:
 def _part_text(part: Any) -> str | None:
     if isinstance(part, str):
         return part
-    if not isinstance(part, Mapping) or part.get("type") not in (None, "text", "input_text", "output_text"):
+    if not isinstance(part, dict) or part.get("type") not in (None, "text", "input_text", "output_text"):
         return None
     return text_or_none(part.get("text")) or text_or_none(part.get("content"))
 
@@ -211,11 +227,11 @@ def _part_text(part: Any) -> str | None:
 def walk(found: Iterable[Any], depth: int = 0) -> Iterable[Mapping[str, Any]]:
     """Every message and part in a list of messages, in order."""
     for item in found:
-        if isinstance(item, list | tuple):
+        if isinstance(item, list):
             if depth < _DEPTH:
                 yield from walk(item, depth + 1)
-        elif isinstance(item, Mapping):
+        elif isinstance(item, dict):
             yield item
             if depth < _DEPTH:
-                inner = [item[k] for k in _INSIDE if isinstance(item.get(k), list | tuple | Mapping)]
+                inner = [item[k] for k in _INSIDE if isinstance(item.get(k), (list, dict))]
                 yield from walk(inner, depth + 1)

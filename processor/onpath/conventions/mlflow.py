@@ -40,7 +40,7 @@ def _arguments(value: Any, attributes: Attributes) -> Any:
 
 def _usage(value: Any, _: Attributes) -> Mapping[str, Any]:
     held = decode(value)
-    return held if isinstance(held, Mapping) else {}
+    return held if isinstance(held, dict) else {}
 
 
 FAMILY: Final = Family(

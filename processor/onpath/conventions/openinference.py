@@ -53,7 +53,7 @@ def _result(value: Any, attributes: Attributes) -> Any:
 def session_of(metadata: Any, _: Attributes) -> Any:
     """The conversation's id in a JSON object of free metadata."""
     held = decode(metadata)
-    if isinstance(held, Mapping):
+    if isinstance(held, dict):
         for key in _SESSION_KEYS:
             if isinstance(held.get(key), str | int) and held[key] != "":
                 return str(held[key])
@@ -64,11 +64,11 @@ def _messages(found: Any) -> list[Any]:
     """Flattened messages as plain ones: role, content, tool_calls."""
     if not isinstance(found, list):
         return []
-    return readable_messages([_message(m.get("message")) for m in found if isinstance(m, Mapping)])
+    return readable_messages([_message(m.get("message")) for m in found if isinstance(m, dict)])
 
 
 def _message(held: Any) -> Any:
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return held
     message = {k: held[k] for k in ("role", "content", "name", "tool_call_id") if k in held}
     contents = held.get("contents")
@@ -76,7 +76,7 @@ def _message(held: Any) -> Any:
         message["content"] = [part for c in contents if (part := _content(c)) is not None]
     calls = held.get("tool_calls")
     if isinstance(calls, list):
-        message["tool_calls"] = [c.get("tool_call", c) for c in calls if isinstance(c, Mapping)]
+        message["tool_calls"] = [c.get("tool_call", c) for c in calls if isinstance(c, dict)]
     elif isinstance(held.get("function_call_name"), str):
         function = {"name": held["function_call_name"], "arguments": held.get("function_call_arguments_json")}
         message["tool_calls"] = [{"function": function}]
@@ -85,13 +85,13 @@ def _message(held: Any) -> Any:
 
 def _content(held: Any) -> Any:
     """One content block. Calls among blocks repeat those under `tool_calls`, where both stand the id tells."""
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return held
     block = held.get("message_content", held)
-    call = held.get("tool_call", block.get("tool_call") if isinstance(block, Mapping) else None)
-    if isinstance(call, Mapping):
+    call = held.get("tool_call", block.get("tool_call") if isinstance(block, dict) else None)
+    if isinstance(call, dict):
         function = call.get("function")
-        if not isinstance(function, Mapping):
+        if not isinstance(function, dict):
             return None
         asked = {"type": "tool_use", "name": function.get("name"), "input": decode(function.get("arguments"))}
         return {**asked, "id": call["id"]} if "id" in call else None

@@ -32,26 +32,26 @@ class ToolResult:
 def open_result(value: Any, *, is_json: bool = False) -> ToolResult:
     """The result of a tool call as recorded -> its content and what its envelope tells."""
     held = decode_json(value) if is_json else decode(value)
-    if isinstance(held, Mapping) and "output" in held and set(held) <= {"output", "kwargs", "tags", "metadata"}:
+    if isinstance(held, dict) and "output" in held and set(held) <= {"output", "kwargs", "tags", "metadata"}:
         inner = open_result(held["output"])
         if inner.call_id is not None or inner.failed is not None or set(held) != {"output"}:
             return inner
     message = tool_message(held)
     if message is not None:
         return message
-    if isinstance(held, Mapping):
+    if isinstance(held, dict):
         return _object(held)
     return ToolResult(content=content(held))
 
 
 def tool_message(held: Any) -> ToolResult | None:
     """A LangChain ToolMessage in any of its serialised forms; None for anything else."""
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return None
     body: Any = None
-    if held.get("lc") is not None and isinstance(held.get("kwargs"), Mapping):
+    if held.get("lc") is not None and isinstance(held.get("kwargs"), dict):
         body = held["kwargs"]
-    elif isinstance(held.get("data"), Mapping) and isinstance(held.get("type"), str):
+    elif isinstance(held.get("data"), dict) and isinstance(held.get("type"), str):
         body = held["data"]
     elif "content" in held and (held.get("type") == "tool" or held.get("role") == "tool" or "tool_call_id" in held):
         body = held
@@ -75,7 +75,7 @@ def _object(held: Mapping[str, Any]) -> ToolResult:
     if isinstance(held.get("content"), list) and keys <= _MCP_KEYS:
         structured = held.get("structuredContent", held.get("structured_content"))
         return ToolResult(content=content(held["content"]) if structured is None else structured, failed=failed)
-    if isinstance(held.get("toolResult"), Mapping) and len(keys) == 1:
+    if isinstance(held.get("toolResult"), dict) and len(keys) == 1:
         inner = held["toolResult"]
         return ToolResult(
             content=content(inner.get("content")),
@@ -97,7 +97,7 @@ def says_failed(value: Any) -> bool:
 def content(value: Any) -> Any:
     """A list of text or JSON blocks (MCP, Bedrock, GenAI parts) as what it holds, texts one after another."""
     value = literal(value)
-    if not isinstance(value, list) or not value or not all(isinstance(b, Mapping) for b in value):
+    if not isinstance(value, list) or not value or not all(isinstance(b, dict) for b in value):
         return value
     held = [_block(b) for b in value]
     if any(h is NOT_CAPTURED for h in held):

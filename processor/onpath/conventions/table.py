@@ -92,12 +92,32 @@ def _markers() -> dict[str, tuple[_Marker, ...]]:
 NO_CLAIM: Final = Claim("other")
 _MARKERS: Final = _markers()
 _PLACEHOLDERS: Final = {key: (family.name, test) for family in FAMILIES for key, test in family.placeholders.items()}
+_MARKS: Final = {key: (_MARKERS.get(key, ()), _PLACEHOLDERS.get(key)) for key in (*_MARKERS, *_PLACEHOLDERS)}
 _NAMED: Final = {scope: family for family in reversed(FAMILIES) for scope in family.scopes}
 _WORDED: Final = {word: family for family in reversed(FAMILIES) for word in family.words}
+
+
+class Source(NamedTuple):
+    """Where a fact may stand: its place in the order of the fact's keys, the key, and how to read it."""
+
+    rank: int
+    key: str
+    reader: Reader
+
 
 READERS: Final[Mapping[Fact, tuple[tuple[str, Reader], ...]]] = {
     fact: tuple((k, r) for family in _BY_VALUE for k, r in family.facts.get(fact, {}).items())
     for fact in {f for family in FAMILIES for f in family.facts}
+}
+# By attribute key, so that one pass over a span's attributes finds all that is to be read.
+SOURCES: Final[Mapping[str, tuple[tuple[Fact, Source], ...]]] = {
+    key: tuple(
+        (fact, Source(rank, k, reader))
+        for fact, readers in READERS.items()
+        for rank, (k, reader) in enumerate(readers)
+        if k == key
+    )
+    for key in {k for readers in READERS.values() for k, _ in readers}
 }
 USAGE: Final[Mapping[str, tuple[int, str]]] = {
     key: (rank, metric) for rank, family in enumerate(_BY_VALUE) for key, metric in family.usage.items()
@@ -114,11 +134,13 @@ def claim_of(span: Span) -> Claim:
     """A span's role, in one pass over its attributes. A name decides only where no attribute did."""
     hits: list[_Marker] = []
     for key, value in span.attributes.items():
-        markers = _MARKERS.get(key)
-        if markers is not None:
-            hits += markers
-        if key in _PLACEHOLDERS and _PLACEHOLDERS[key][1](value, span):
-            return Claim("dropped", _PLACEHOLDERS[key][0], key)
+        marks = _MARKS.get(key)
+        if marks is None:
+            continue
+        hits += marks[0]
+        placeholder = marks[1]
+        if placeholder is not None and placeholder[1](value, span):
+            return Claim("dropped", placeholder[0], key)
     if len(hits) > 1:
         hits.sort(key=_rank)
     generic: Claim | None = None

@@ -48,7 +48,7 @@ def literal(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """A Python literal as a JSON value; raises ValueError for what JSON can't hold."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_plain(v) for v in value]
     if isinstance(value, dict):
         return {_key(k): _plain(v) for k, v in value.items()}
@@ -77,9 +77,9 @@ def arguments(value: Any) -> Any:
 def invocation(value: Any) -> Any:
     """As `arguments`, where the recorded value is the function's `{args, kwargs}`."""
     held = literal(value)
-    if isinstance(held, Mapping):
+    if isinstance(held, dict):
         kwargs, args = held.get("kwargs"), held.get("args")
-        if isinstance(kwargs, Mapping) and isinstance(args, list | None) and "inputs" not in held:
+        if isinstance(kwargs, dict) and isinstance(args, list | None) and "inputs" not in held:
             if kwargs and not args:
                 return decode_members(kwargs)
             if not kwargs:
@@ -90,7 +90,7 @@ def invocation(value: Any) -> Any:
 def decorated(value: Any) -> Any:
     """As `invocation`, for decorators that write `{"args": [...]}` alone, too; the text is JSON by convention."""
     held = decode_json(value)
-    if isinstance(held, Mapping) and set(held) == {"args"} and isinstance(held["args"], list):
+    if isinstance(held, dict) and set(held) == {"args"} and isinstance(held["args"], list):
         return _sole(held["args"])
     return invocation(held)
 
@@ -106,23 +106,23 @@ def _sole(args: list[Any]) -> Any:
 
 
 def _call_arguments(held: Any) -> Any:
-    if not isinstance(held, Mapping):
+    if not isinstance(held, dict):
         return held
     keys = set(held)
     if "input_str" in keys and ("inputs" in keys or "kwargs" in keys):
         inputs = held.get("inputs")
-        return inputs if isinstance(inputs, Mapping) else literal(held["input_str"])
-    if keys == {"inputs"} or (keys <= _HANDLER_KEYS and isinstance(held.get("inputs"), Mapping)):
+        return inputs if isinstance(inputs, dict) else literal(held["input_str"])
+    if keys == {"inputs"} or (keys <= _HANDLER_KEYS and isinstance(held.get("inputs"), dict)):
         return literal(held["inputs"])
-    if keys == {"input"} and isinstance(held["input"], str) and isinstance(inner := decode(held["input"]), Mapping):
+    if keys == {"input"} and isinstance(held["input"], str) and isinstance(inner := decode(held["input"]), dict):
         return inner  # LangChain's callbacks give a tool's arguments as one JSON text
     if held.get("type") == "tool_call" and "args" in keys:
         return literal(held["args"])
-    if isinstance(held.get("toolUse"), Mapping) and len(keys) == 1:
+    if isinstance(held.get("toolUse"), dict) and len(keys) == 1:
         return literal(held["toolUse"].get("input"))
-    if held.get("method") == "tools/call" and isinstance(held.get("params"), Mapping):
+    if held.get("method") == "tools/call" and isinstance(held.get("params"), dict):
         return literal(held["params"].get("arguments", {}))
-    if "arguments" in keys and keys <= {"name", "arguments", "_meta"} and isinstance(held["arguments"], Mapping):
+    if "arguments" in keys and keys <= {"name", "arguments", "_meta"} and isinstance(held["arguments"], dict):
         return held["arguments"]
     return held
 

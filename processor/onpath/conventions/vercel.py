@@ -48,7 +48,7 @@ def _output(_: Any, attributes: Attributes) -> Any:
 def _prompt(value: Any, _: Attributes) -> Any:
     """The prompt of a whole operation: `{system, prompt}` or `{system, messages}`."""
     held = decode(value)
-    if isinstance(held, Mapping):
+    if isinstance(held, dict):
         if held.get("messages") is not None:
             return messages(held["messages"])
         if held.get("prompt") is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from onpath.conventions.table import Claim
@@ -18,7 +19,7 @@ from onpath.steps.tree import Logs, Node, relink, walk
 _WRAPS: Final = ("chain", "workflow")
 _WORD: Final = re.compile(r"[^\W_]+")
 _COMMON: Final = frozenset({"agent", "tool", "assistant", "run", "call", "ask", "to", "the", "a"})
-_NEAREST: Final = 256  # tool calls before an agent that may have started it
+_NEAREST: Final = 64  # tool calls before an agent that may have started it
 
 
 def settle_agents(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
@@ -121,7 +122,7 @@ def _fill_empty_agents(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span
                     if other is not node and _below(other.span, wrapper, trace):
                         other.parent = node
                         moved = True
-    return relink(nodes) if moved else list(nodes)
+    return relink(nodes, moved=moved)
 
 
 def _within(inner: Span, outer: Span) -> bool:
@@ -160,7 +161,7 @@ def _move_into_tools(nodes: Sequence[Node]) -> list[Node]:
                 tools.append(node)
             elif node.kind == "agent":
                 inside += [c for c in node.children if c.kind == "tool"]
-    return relink(nodes) if moved else list(nodes)
+    return relink(nodes, moved=moved)
 
 
 def _has_others(group: Sequence[Node]) -> bool:
@@ -209,8 +210,9 @@ def _related(agent: str | None, tool: Node) -> bool:
     return isinstance(given, Mapping) and any(v == agent for v in given.values() if isinstance(v, str))
 
 
-def _words(name: str) -> set[str]:
-    return set(_WORD.findall(name.lower())) - _COMMON
+@lru_cache(maxsize=4096)
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(name.lower())) - _COMMON
 
 
 def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
@@ -231,7 +233,7 @@ def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Cl
     for agent in kept:
         for child in agent.children:
             child.parent = agent
-    return relink([*nodes, *kept]) if kept else list(nodes)
+    return relink([*nodes, *kept], moved=bool(kept))
 
 
 def _topmost_wrapper(span: Span, tool: Node, trace: Trace, claims: Mapping[Span, Claim]) -> Span | None:

@@ -67,22 +67,29 @@ def recorded(calls: Sequence[Facts], fact: Fact) -> CallMessages | None:
 def asked_for(calls: Sequence[Facts], *, results: bool) -> list[tuple[int, Step]]:
     """Calls that model calls asked for, each with the number of the model call; `results` looks for their outcome."""
     outputs = [_list(facts.get("output_messages")) for facts in calls]
-    given = [_list(facts.get("input_messages")) for facts in calls] if results else ()
-    if not any(outputs):
-        return []
-    found = iter(calls_in(outputs, given))
     placed: list[tuple[int, Step]] = []
     seen: set[str] = set()
     for number, output in enumerate(outputs):
-        for call in calls_in([output]) if output else ():
-            if call.call_id is not None and call.call_id in seen:
-                continue
+        for call in calls_in(output) if output else ():
             if call.call_id is not None:
+                if call.call_id in seen:
+                    continue
                 seen.add(call.call_id)
-            step = next(found, None)
-            if step is not None:
-                placed.append((number, step))
-    return placed
+            placed.append((number, call))
+    if not results or not seen:
+        return placed
+    known = {step.call_id: step for step in _with_results(outputs, calls)}
+    return [(number, known.get(step.call_id, step) if step.call_id else step) for number, step in placed]
+
+
+def _with_results(outputs: Sequence[Any], calls: Sequence[Facts]) -> Sequence[Step]:
+    """The calls with what became of them. The last model call is given the whole talk as a rule; it is asked first."""
+    last = _list(calls[-1].get("input_messages"))
+    steps = calls_in(outputs, last)
+    waiting = {s.call_id for s in steps if s.status == "unset"}
+    if waiting <= {s.call_id for s in calls_in(outputs[-1])}:
+        return steps
+    return calls_in(outputs, [_list(facts.get("input_messages")) for facts in calls])
 
 
 def _list(found: Any) -> list[Any]:
@@ -91,8 +98,8 @@ def _list(found: Any) -> list[Any]:
 
 def without_spans(calls: Sequence[Facts]) -> list[tuple[int, Step]]:
     """Calls that have no span even where others have: run by the model's provider, or waiting for an approval."""
-    provider = [facts.mentions(*_PROVIDER_WORDS) for facts in calls]
-    waiting = any(facts.mentions(_APPROVAL_WORD) for facts in calls)
+    provider = [facts.mentions("output_messages", *_PROVIDER_WORDS) for facts in calls]
+    waiting = any(facts.mentions("output_messages", _APPROVAL_WORD) for facts in calls)
     if not waiting and not any(provider):
         return []
     ids = {i for facts in calls for i in _provider_ids(facts.get("output_messages"))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onpath.conventions.base import Fact
 from onpath.conventions.messages import last_text
 from onpath.model import Span
 from onpath.steps.agents import agent_name
@@ -13,6 +12,7 @@ from onpath.steps.facts import Facts
 from onpath.steps.failures import status_of
 from onpath.steps.model import Step, Usage
 from onpath.steps.tree import Node
+from onpath.steps.unread import ModelCall, Unread
 
 
 def build(node: Node, agent: str | None, smeared: frozenset[str]) -> Step:
@@ -43,42 +43,6 @@ def build(node: Node, agent: str | None, smeared: frozenset[str]) -> Step:
     return Step(kind="agent", name=agent_name(node), input=shown_input(facts), output=shown_output(facts), **common)
 
 
-class _Unread:
-    """A value that stands in an attribute and has not been decoded."""
-
-    __slots__ = ("_fact", "_facts")
-
-    def __init__(self, facts: Facts, fact: Fact) -> None:
-        self._facts = facts
-        self._fact = fact
-
-    def read(self) -> Any:
-        return self._facts.get(self._fact)
-
-
-class ModelCall(Step):
-    """A model call, whose messages are decoded when somebody looks: they repeat the whole talk at every call."""
-
-    __slots__ = ("_input", "_output")
-
-    def _get_input(self) -> Any:
-        return self._input.read() if isinstance(self._input, _Unread) else self._input
-
-    def _set_input(self, value: Any) -> None:
-        object.__setattr__(self, "_input", value)
-
-    def _get_output(self) -> Any:
-        return self._output.read() if isinstance(self._output, _Unread) else self._output
-
-    def _set_output(self, value: Any) -> None:
-        object.__setattr__(self, "_output", value)
-
-    _input: Any
-    _output: Any
-    input = property(_get_input, _set_input)
-    output = property(_get_output, _set_output)
-
-
 def _model_call(facts: Facts, common: dict[str, Any]) -> Step:
     model = facts.text("model")
     reasons = facts.get("finish_reasons")
@@ -86,8 +50,8 @@ def _model_call(facts: Facts, common: dict[str, Any]) -> Step:
         kind="llm",
         name="llm",
         model=model,
-        input=_Unread(facts, "input_messages"),
-        output=_Unread(facts, "output_messages"),
+        input=Unread(lambda: facts.get("input_messages")),
+        output=Unread(lambda: facts.get("output_messages")),
         usage=usage_of(facts, model),
         finish_reasons=reasons if isinstance(reasons, tuple) else (),
         **common,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from onpath.model import Span, Trace
-from onpath.steps.tree import Node, relink, walk
+from onpath.steps.tree import Node, relink, standing, walk
 
 _SERVER: Final = 2  # OTLP span kind
 _SEPARATORS: Final = ("__", ".", "/", ":", "-")
@@ -107,18 +107,20 @@ def merge_model_calls(nodes: Sequence[Node]) -> list[Node]:
     _take_stream_ends(nodes)
     nodes = relink(nodes)
     inside: dict[int, list[Node]] = {}
+    again: list[Node] = []
     for node in reversed(walk(nodes)):
         if node.kind != "llm":
             continue
-        inner: list[Node] = []
-        for child in node.children:
-            if child.kind == "llm":
-                inner += inside[id(child)] if child.gone else [child]
+        inner = [n for child in node.children if child.kind == "llm" for n in inside.get(id(child), (child,))]
         if len(inner) == 1:
-            node.absorb(inner[0])
+            again.append(inner[0])
         elif inner:
             node.gone = True
             inside[id(node)] = inner
+    for node in reversed(again):  # from the outside in, so that each span is handed on once
+        outer = standing(node.parent)
+        if outer is not None:
+            outer.absorb(node)
     nodes = relink(nodes)
     _take_same_response(nodes)
     return relink(nodes)

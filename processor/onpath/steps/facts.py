@@ -12,7 +12,7 @@ from typing import Any, Final
 from onpath.conventions.base import Fact, Flattened
 from onpath.conventions.messages import walk
 from onpath.conventions.results import ToolResult, open_result
-from onpath.conventions.table import AFFIXES, EVENTS, READERS, USAGE, USAGE_JSON
+from onpath.conventions.table import AFFIXES, EVENTS, SOURCES, USAGE, USAGE_JSON, Source
 from onpath.conventions.values import arguments
 from onpath.model import NOT_CAPTURED, Attributes, LogRecord, Span
 from onpath.usage import canonical
@@ -27,10 +27,13 @@ _METHODS: Final = (".acall", ".call", ".__call__", ".run", ".arun", ".invoke", "
 _COUNTS: Final = ("input_tokens", "output_tokens")
 
 
+_ANYWHERE: Final = SOURCES[""]  # facts that are looked for whatever attributes there are
+
+
 class Facts:
     """What the spans of one step say together; the first of them, the outermost, goes before the others."""
 
-    __slots__ = ("_cache", "_events", "_logs", "attributes", "spans")
+    __slots__ = ("_cache", "_events", "_logs", "_sources", "attributes", "spans")
 
     def __init__(self, spans: Sequence[Span], logs: Mapping[tuple[str, str], Sequence[LogRecord]]) -> None:
         self.spans = spans
@@ -41,6 +44,13 @@ class Facts:
         if len(spans) > 1:
             attributes = {k: v for span in reversed(spans) for k, v in span.attributes.items()}
         self.attributes = attributes
+        sources: dict[Fact, list[Source]] = {}
+        for key in attributes:
+            for fact, source in SOURCES.get(key, ()):
+                sources.setdefault(fact, []).append(source)
+        for fact, source in _ANYWHERE:
+            sources.setdefault(fact, []).append(source)
+        self._sources = sources
 
     def get(self, fact: Fact) -> Any:
         """The fact, or NOT_CAPTURED."""
@@ -50,23 +60,17 @@ class Facts:
 
     def holds(self, fact: Fact) -> bool:
         """Whether something was recorded for the fact, without reading it."""
-        for key, reader in READERS.get(fact, ()):
-            if isinstance(reader, Flattened):
-                if reader.holds(self.attributes):
-                    return True
-            elif key in self.attributes:
+        for source in self._sources.get(fact, ()):
+            if not isinstance(source.reader, Flattened) or source.reader.holds(self.attributes):
                 return True
         return self._from_events(fact) is not NOT_CAPTURED
 
-    def mentions(self, *words: str) -> bool:
-        """Whether some attribute, event or log record may hold one of these words, in a text or inside a value."""
-        values = list(self.attributes.values())
+    def mentions(self, fact: Fact, *words: str) -> bool:
+        """Whether what was recorded for a fact may hold one of these words, without reading it."""
+        held = [self.attributes.get(source.key) for source in self._sources.get(fact, ())]
         for _, attributes, body in self._records():
-            values += [*attributes.values(), body]
-        return any(
-            any(word in value for word in words) if isinstance(value, str) else isinstance(value, list | dict)
-            for value in values
-        )
+            held += [*attributes.values(), body]
+        return any(_may_hold(value, words) for value in held if value is not None)
 
     def text(self, fact: Fact) -> str | None:
         found = self.get(fact)
@@ -74,13 +78,11 @@ class Facts:
 
     def _read(self, fact: Fact) -> Any:
         attributes = self.attributes
-        for key, reader in READERS.get(fact, ()):
-            if key in attributes:
-                found = reader(attributes[key], attributes)
-            elif not key:
-                found = reader(None, attributes)
-            else:
-                continue
+        sources = self._sources.get(fact, [])
+        if len(sources) > 1:
+            sources.sort(key=_rank)
+        for source in sources:
+            found = source.reader(attributes.get(source.key), attributes)
             if found is not NOT_CAPTURED:
                 return found
         return self._from_events(fact)
@@ -127,6 +129,12 @@ class Facts:
 
     def tool_name(self) -> str | None:
         """The tool's own name; None where only a class that stands for any tool was recorded."""
+        if "own name" not in self._cache:
+            self._cache["own name"] = self._tool_name()
+        found: str | None = self._cache["own name"]
+        return found
+
+    def _tool_name(self) -> str | None:
         name = self.text("tool_name")
         if name is not None and not is_class_name(name):
             return name
@@ -141,6 +149,12 @@ class Facts:
 
     def usage(self) -> dict[str, int | float]:
         """Metrics by canonical name, of the first family that counts input or output tokens, else that counts any."""
+        if "usage" not in self._cache:
+            self._cache["usage"] = self._usage()
+        found: dict[str, int | float] = self._cache["usage"]
+        return found
+
+    def _usage(self) -> dict[str, int | float]:
         by_rank: dict[int, dict[str, int | float]] = {}
         for key, value in self.attributes.items():
             known = USAGE.get(key)
@@ -168,6 +182,14 @@ def event_name(name: str, attributes: Attributes) -> str:
     """An event's name; some write it as an attribute and let the event bear the place in the code."""
     named = attributes.get("event.name")
     return named if isinstance(named, str) and named else name
+
+
+def _may_hold(value: Any, words: tuple[str, ...]) -> bool:
+    return any(word in value for word in words) if isinstance(value, str) else isinstance(value, (list, dict))
+
+
+def _rank(source: Source) -> int:
+    return source.rank
 
 
 def _canonical(metrics: Mapping[str, int | float]) -> dict[str, int | float]:

@@ -21,6 +21,7 @@ from onpath.steps.facts import Facts
 from onpath.steps.failures import status_of
 from onpath.steps.model import Nested, Scope, Step, StepError
 from onpath.steps.tree import Logs, Node
+from onpath.steps.unread import RecordedScope, Unread
 
 
 class ScopeMaker:
@@ -137,8 +138,7 @@ class ScopeMaker:
         models = [e.node.facts for e in entries if e.node is not None and e.node.kind == "llm"]
         given = recorded(models, "input_messages")
         put_out = recorded(models, "output_messages")
-        held = facts.get("input") if facts is not None else NOT_CAPTURED
-        return Scope(
+        return RecordedScope(
             trace_id=span.trace_id if span is not None else self._trace.trace_id,
             span_id=span.span_id if span is not None else "",
             agent=agent,
@@ -146,9 +146,9 @@ class ScopeMaker:
             session=self._session,
             steps=steps,
             recorded=agent is not None or self._trace.has_root,
-            input=shown_input(facts) if facts is not None else NOT_CAPTURED,
-            output=_output(facts, models),
-            prompt=_prompt(held, models),
+            input=Unread(lambda: shown_input(facts)) if facts is not None else NOT_CAPTURED,
+            output=Unread(lambda: _output(facts, models)),
+            prompt=_unread_prompt(facts, models),
             start_ns=period[0],
             end_ns=period[1],
             status=outcome[0],
@@ -189,6 +189,10 @@ def _output(facts: Facts | None, models: Sequence[Facts]) -> Any:
         text = last_text(last, "assistant") if isinstance(last, list) else None
         return NOT_CAPTURED if text is None else text
     return output
+
+
+def _unread_prompt(facts: Facts | None, models: Sequence[Facts]) -> Any:
+    return Unread(lambda: _prompt(facts.get("input") if facts is not None else NOT_CAPTURED, models))
 
 
 def _prompt(held: Any, models: Sequence[Facts]) -> str | None:

@@ -94,7 +94,7 @@ def grow(trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
         node.parent = parent
         if parent is not None:
             parent.children.append(node)
-    return [*nodes.values(), *told]
+    return relink([*nodes.values(), *told], moved=bool(told))
 
 
 def _told(span: Span, parent: Node | None, logs: Logs) -> list[Node]:
@@ -154,12 +154,17 @@ def _nearest(
     return found
 
 
-def relink(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes that are left, in order of time, each below the nearest one that is left."""
+def relink(nodes: Sequence[Node], *, moved: bool = False) -> list[Node]:
+    """The nodes that are left, in order of time, each below the nearest one that is left.
+
+    `moved` says that nodes were added or given other parents; without that only those taken out can make a change.
+    """
     left = [n for n in nodes if not n.gone]
+    if len(left) == len(nodes) and not moved:
+        return left
     left.sort(key=order)
     for node in left:
-        node.parent = _resolve(node.parent)
+        node.parent = standing(node.parent)
         node.children = []
     for node in left:
         if node.parent is not None:
@@ -172,7 +177,8 @@ def order(node: Node) -> tuple[int, float, str, str]:
     return (*span.order, span.trace_id)
 
 
-def _resolve(node: Node | None) -> Node | None:
+def standing(node: Node | None) -> Node | None:
+    """The node itself, or what it was merged into, or the nearest one above that is left."""
     passed: list[Node] = []
     while node is not None and node.gone:
         passed.append(node)
