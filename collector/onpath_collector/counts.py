@@ -14,6 +14,7 @@ class TraceCounts:
     judged: Counter[str] = field(default_factory=Counter)  # pass, fail, unknown, unmatched, no_policy
     dropped: Counter[str] = field(default_factory=Counter)
     releases: Counter[str] = field(default_factory=Counter)  # by release reason, revisions too
+    faults: int = 0  # of the buffer: a release that had to be tried again
     unchanged: int = 0  # judged again for late spans, with nothing new to report
 
 

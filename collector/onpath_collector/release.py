@@ -19,6 +19,7 @@ from onpath_collector.judging import Job, Outcome
 from onpath_collector.workers import JobFailed, JobTimeout, Judge
 
 log: Final = logging.getLogger("onpath")
+_AFTER_FAULT: Final = 1.0  # seconds: a fault must neither stop releases for good nor fill the log
 _STEP: Final = 200  # traces taken from the buffer at once, so that a flood of them never holds up the loop
 
 
@@ -74,10 +75,18 @@ class Release:
     def _tick(self) -> None:
         self._timer = None
         room = min(_STEP, self._limit - self._queue.qsize())
-        if room > 0:
+        if room <= 0:
+            return  # the next trace judged schedules again
+        try:
             for released in self._buffer.tick(self._clock(), room):
                 self._take(released)
-            self.schedule()  # no room: the next trace judged does it
+        except Exception:
+            if not self.counts.faults:
+                log.exception("a fault of the buffer, tried again in %g s; further ones are only counted", _AFTER_FAULT)
+            self.counts.faults += 1
+            self._set_timer(self._clock() + _AFTER_FAULT)
+            return
+        self.schedule()
 
     def _take(self, released: Released) -> None:
         self.counts.releases[released.reason] += 1
