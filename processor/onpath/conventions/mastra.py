@@ -47,6 +47,14 @@ def _output(value: Any, _: Attributes) -> list[Any]:
     return [{"role": "assistant", "parts": parts}]
 
 
+def _answer(value: Any, _: Attributes) -> Any:
+    """What an agent answered: `{text, ...}`, or a value made to a schema."""
+    held = decode(value)
+    if isinstance(held, dict):
+        return next((held[k] for k in ("object", "text") if held.get(k) is not None), held)
+    return held
+
+
 def _each(types: tuple[str, ...], side: str, reader: Reader) -> dict[str, Reader]:
     return {f"mastra.{kind}.{side}": reader for kind in types}
 
@@ -62,7 +70,7 @@ _FACTS: Final[Mapping[Fact, Mapping[str, Reader]]] = {
         "mastra.metadata.threadId": base.text,
     },
     "input": {"mastra.agent_run.input": base.plain, "mastra.workflow_run.input": base.plain},
-    "output": {"mastra.agent_run.output": base.plain, "mastra.workflow_run.output": base.plain},
+    "output": {"mastra.agent_run.output": _answer, "mastra.workflow_run.output": base.plain},
     "input_messages": _each(_MODELS, "input", base.messages),
     "output_messages": _each(_MODELS, "output", _output),
 }

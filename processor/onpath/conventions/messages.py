@@ -18,6 +18,8 @@ _DEPTH: Final = 12  # messages nest their content a few levels; what lies deeper
 _INSIDE: Final = (
     "parts", "content", "message", "messages", "choices", "output", "replies", "generations", "candidates",
 )  # fmt: skip
+_HOLDERS: Final = ("outputs", "inputs", "messages", "choices", "replies")  # where a state or response has its messages
+_ENVELOPES: Final = 3
 _LC_ROLES: Final = {
     "ai": "assistant",
     "AIMessageChunk": "assistant",
@@ -190,11 +192,25 @@ def _is_generation(value: Mapping[str, Any]) -> bool:
     return "generation_info" in value and isinstance(value.get("message"), dict)
 
 
-def last_text(found: Sequence[Any] | None, role: str) -> Any:
+def spoken(value: Any, role: str) -> str | None:
+    """The last text of a role in what an agent was given or gave: messages, or a state or response that holds them."""
+    for _ in range(_ENVELOPES):
+        inner = next((value[k] for k in _HOLDERS if k in value), None) if isinstance(value, dict) else None
+        if inner is None:
+            break
+        value = inner
+    if not isinstance(value, list):
+        return None
+    return last_text(readable(value), role)
+
+
+def last_text(found: Sequence[Any], role: str) -> str | None:
     """The text of the last message of a role that has any; None when there is none."""
-    for message in reversed(found or ()):
-        if isinstance(message, dict) and message.get("role") == role:
-            text = message_text(message)
+    for message in reversed(found):
+        if isinstance(message, dict):
+            inner = message.get("message")
+            held = inner if isinstance(inner, dict) and "role" not in message else message
+            text = message_text(held) if held.get("role") == role else None
             if text is not None:
                 return text
     return None
@@ -202,9 +218,6 @@ def last_text(found: Sequence[Any] | None, role: str) -> Any:
 
 def message_text(message: Mapping[str, Any]) -> str | None:
     """The texts of one message, one after another; None when it holds none."""
-    inner = message.get("message")
-    if isinstance(inner, dict):
-        return message_text(inner)
     for key in ("content", "parts"):
         held = message.get(key)
         if isinstance(held, str):

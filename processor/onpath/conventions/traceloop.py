@@ -38,7 +38,7 @@ FAMILY: Final = Family(
             _PROPERTIES + "conversation_id": base.text,
             _PROPERTIES + "chat_id": base.text,
         },
-        "input": {"traceloop.entity.input": base.json_value},
+        "input": {"traceloop.entity.input": _arguments},
         "output": {"traceloop.entity.output": base.json_value},
     },
     name_affixes=(("", ".tool"), ("", ".agent"), ("", ".workflow"), ("", ".task")),

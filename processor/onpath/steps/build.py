@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from onpath.conventions.messages import last_text
+from onpath.conventions.messages import spoken
 from onpath.model import Span
 from onpath.steps.agents import agent_name
 from onpath.steps.facts import Facts
@@ -30,7 +30,7 @@ def build(node: Node, agent: str | None, smeared: frozenset[str]) -> Step:
         "attributes": facts.attributes,
     }
     if node.kind == "llm":
-        return _model_call(facts, common)
+        return _model_call(node, common)
     if node.kind == "tool":
         return Step(
             kind="tool",
@@ -43,8 +43,15 @@ def build(node: Node, agent: str | None, smeared: frozenset[str]) -> Step:
     return Step(kind="agent", name=agent_name(node), input=shown_input(facts), output=shown_output(facts), **common)
 
 
-def _model_call(facts: Facts, common: dict[str, Any]) -> Step:
-    model = facts.text("model")
+def model_of(node: Node) -> str | None:
+    """The model of a call; where only the loop around it names one, that."""
+    model = node.facts.text("model")
+    return node.loop.facts.text("model") if model is None and node.loop is not None else model
+
+
+def _model_call(node: Node, common: dict[str, Any]) -> Step:
+    facts = node.facts
+    model = model_of(node)
     reasons = facts.get("finish_reasons")
     return ModelCall(
         kind="llm",
@@ -104,11 +111,5 @@ def shown_output(facts: Facts) -> Any:
 
 
 def _shown(value: Any, role: str) -> Any:
-    held = value
-    for key in ("inputs", "outputs", "messages"):
-        if isinstance(held, Mapping) and isinstance(held.get(key), list | Mapping):
-            held = held[key]
-    if not isinstance(held, list) or not held or not all(isinstance(m, Mapping) and "role" in m for m in held):
-        return value
-    text = last_text(held, role)
+    text = spoken(value, role) if isinstance(value, (list, dict)) else None
     return value if text is None else text

@@ -117,6 +117,8 @@ def merge_model_calls(nodes: Sequence[Node]) -> list[Node]:
         elif inner:
             node.gone = True
             inside[id(node)] = inner
+            for turn in inner:
+                turn.loop = turn.loop or node
     for node in reversed(again):  # from the outside in, so that each span is handed on once
         outer = standing(node.parent)
         if outer is not None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from onpath.conventions.messages import last_text
+from onpath.conventions.messages import last_text, spoken
 from onpath.conventions.table import Claim
 from onpath.globs import Glob
-from onpath.model import NOT_CAPTURED, Resource, Span, Trace
+from onpath.model import NOT_CAPTURED, STATUS_ERROR, Resource, Span, Trace
 from onpath.steps.agents import agent_name
 from onpath.steps.asked import recorded
-from onpath.steps.build import add_usage, build, other_span, shown_input, shown_output
+from onpath.steps.build import add_usage, build, model_of, other_span, shown_input, shown_output, usage_of
 from onpath.steps.entries import Entry, Members, in_order, members_of, numbered, own_entries
 from onpath.steps.facts import Facts
 from onpath.steps.failures import status_of
-from onpath.steps.model import Nested, Scope, Step, StepError
+from onpath.steps.model import Nested, Scope, Step, StepError, Usage
 from onpath.steps.tree import Logs, Node
 from onpath.steps.unread import RecordedScope, Unread
 
@@ -135,7 +135,8 @@ class ScopeMaker:
         outcome: tuple[Literal["ok", "error", "unset"], StepError | None],
     ) -> Scope:
         steps = numbered(entries)
-        models = [e.node.facts for e in entries if e.node is not None and e.node.kind == "llm"]
+        calls = [e.node for e in entries if e.node is not None and e.node.kind == "llm"]
+        models = [n.facts for n in calls]
         given = recorded(models, "input_messages")
         put_out = recorded(models, "output_messages")
         return RecordedScope(
@@ -153,10 +154,10 @@ class ScopeMaker:
             end_ns=period[1],
             status=outcome[0],
             error=outcome[1],
-            usage=add_usage([s.usage for s in steps if s.kind == "llm"]),
+            usage=_usage(calls),
             output_messages=put_out,
             input_messages=given,
-            content=content_of(steps),
+            content=content_of(steps, models),
             attributes=span.attributes if span is not None else {},
             resource=span.resource if span is not None else Resource(),
         )
@@ -199,26 +200,35 @@ def _prompt(held: Any, models: Sequence[Facts]) -> str | None:
     """The last user message of the scope's input, else of its first model call's; an input that is one text is it."""
     if isinstance(held, str):
         return held
-    for found in (held, models[0].get("input_messages") if models and held is NOT_CAPTURED else None):
-        if isinstance(found, Mapping) and isinstance(found.get("messages"), list):
-            found = found["messages"]
-        if isinstance(found, list):
-            text = last_text([m for m in found if isinstance(m, Mapping)], "user")
-            if isinstance(text, str):
-                return text
-    return None
+    text = spoken(held, "user")
+    if text is None and models:
+        text = spoken(models[0].get("input_messages"), "user")
+    return text
 
 
-def content_of(steps: Sequence[Step]) -> Literal["full", "partial", "none"]:
+def _usage(models: Sequence[Node]) -> Usage:
+    """The sum over the scope's model calls; where none of them counted, that of the loops they were turns of."""
+    counted = add_usage([usage_of(n.facts, model_of(n)) for n in models])
+    if counted:
+        return counted
+    loops = dict.fromkeys(n.loop for n in models if n.loop is not None)
+    return add_usage([usage_of(n.facts, n.facts.text("model")) for n in loops])
+
+
+def content_of(steps: Sequence[Step], models: Sequence[Facts]) -> Literal["full", "partial", "none"]:
     """How much of what calls were given and gave was recorded; one that failed or goes on need not give."""
-    have = lack = 0
+    captured: list[bool] = []
     for step in steps:
         if step.kind == "tool":
-            captured = [step.input is not NOT_CAPTURED]
+            captured.append(step.input is not NOT_CAPTURED)
             if step.source == "spans" and not step.failed and step.end_ns is not None:
                 captured.append(step.output is not NOT_CAPTURED)
-            have += sum(captured)
-            lack += len(captured) - sum(captured)
-    if not have:
+    for facts in models:
+        captured += [facts.holds("input_messages"), facts.holds("output_messages") or _failed(facts)]
+    if not any(captured):
         return "none"
-    return "partial" if lack else "full"
+    return "full" if all(captured) else "partial"
+
+
+def _failed(facts: Facts) -> bool:
+    return any(s.status_code == STATUS_ERROR for s in facts.spans)

@@ -34,7 +34,7 @@ class Node:
     A node that is `gone` was merged `into` another or, without one, was a wrapper around what is below it.
     """
 
-    __slots__ = ("_facts", "children", "claim", "gone", "into", "kind", "logs", "parent", "span", "spans")
+    __slots__ = ("_facts", "children", "claim", "gone", "into", "kind", "logs", "loop", "parent", "span", "spans")
 
     def __init__(self, span: Span, kind: NodeKind, claim: Claim, logs: Logs) -> None:
         self.span = span
@@ -45,6 +45,7 @@ class Node:
         self.parent: Node | None = None
         self.children: list[Node] = []
         self.gone = False
+        self.loop: Node | None = None  # of a model call: the record of the whole loop that it was a turn of
         self.into: Node | None = None
         self._facts: Facts | None = None
 
