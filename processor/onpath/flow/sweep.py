@@ -1,0 +1,167 @@
+"""`parallel!` that is not anchored: assignments of entries to steps that were under way together (flow.md section 6).
+
+The clock moves over the starts; at each one the steps and branches under way are known, and one matching is kept up as
+they come and go. The first start at which every entry has a step is the earliest latest start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from onpath.flow.assignment import Matching
+from onpath.flow.board import Board
+from onpath.flow.pattern import Block, Chain, Named
+from onpath.flow.timing import NEVER, UNTIMED, Period, spanned
+from onpath.values.outcome import Truth
+
+Depth: TypeAlias = Literal["names", "maybe", "surely"]  # what must hold: names, values if unknowns hold, values
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one entry can take: a step, or for a branch a run of steps. `chain` is None for a step."""
+
+    steps: tuple[int, ...]
+    period: Period
+    chain: int | None
+
+
+class Underway:
+    """The entries' matching while units come and go."""
+
+    def __init__(self, block: Block, adjacency: Sequence[int]) -> None:
+        self._singles = [at for at, _ in block.singles]
+        self._chains = [at for at, _ in block.chains]
+        self._matching = Matching(adjacency)
+        self._runs: list[list[Unit]] = [[] for _ in self._chains]
+        self._entries = len(block.entries)
+
+    def add(self, unit: Unit) -> None:
+        if unit.chain is None:
+            self._matching.add(unit.steps[0])
+        else:
+            self._runs[unit.chain].append(unit)
+
+    def drop(self, unit: Unit) -> None:
+        if unit.chain is None:
+            self._matching.drop(unit.steps[0])
+        else:
+            self._runs[unit.chain].remove(unit)
+
+    @property
+    def size(self) -> int:
+        return self._matching.size + sum(bool(runs) for runs in self._runs)
+
+    @property
+    def is_full(self) -> bool:
+        return self.size == self._entries
+
+    def assigned(self, *, smallest: bool = False) -> dict[int, list[int]]:
+        """Entry to steps, of the entries that have some; the smallest list if all have."""
+        taken = self._matching.smallest() if smallest else self._matching.taken
+        found = {at: [step] for at, step in zip(self._singles, taken, strict=True) if step >= 0}
+        for at, runs in zip(self._chains, self._runs, strict=True):
+            if runs:
+                found[at] = list(min(unit.steps for unit in runs))
+        return dict(sorted(found.items()))
+
+
+class Sweep:
+    """The units of one block over the steps of a board, in one order of the steps, as deep as asked for."""
+
+    def __init__(self, block: Block, board: Board, order: Sequence[int], depth: Depth) -> None:
+        self._block = block
+        self._board = board
+        self._depth: Depth = depth
+        self.adjacency = [self._takes(item) for _, item in block.singles]
+        units = [self._single(index) for index in order if any(mask >> index & 1 for mask in self.adjacency)]
+        for at, (_, chain) in enumerate(block.chains):
+            units += self._runs(at, chain, order)
+        alone = len(block.entries) == 1
+        self.untimed = [u for u in units if u.period.start is None or u.period.end is None] if not alone else []
+        self._timed = units if alone else [u for u in units if u.period.start is not None and u.period.end is not None]
+        self._alone = alone
+
+    def _takes(self, item: Named) -> int:
+        fits = (self._fits(item, index) for index in range(len(self._board.steps)))
+        return sum(1 << index for index, fit in enumerate(fits) if fit)
+
+    def _fits(self, item: Named, index: int) -> bool:
+        if self._depth == "names":
+            return self._board.name_fit(item.name, index) is not Truth.FALSE
+        return self._board.fit(item, index) >= (Truth.TRUE if self._depth == "surely" else Truth.UNKNOWN)
+
+    def _single(self, index: int) -> Unit:
+        return Unit((index,), self._board.periods[index], None)
+
+    def _runs(self, at: int, chain: Chain, order: Sequence[int]) -> Iterator[Unit]:
+        """Consecutive steps among those that fit any name of the chain."""
+        board, length = self._board, len(chain.items)
+        own = [i for i in order if any(board.name_fit(item.name, i) is not Truth.FALSE for item in chain.items)]
+        if any(board.is_unnamed(index) for index in own):  # they may or may not stand between the others
+            if self._depth != "surely":
+                yield Unit(tuple(own[:length]), UNTIMED, at)
+            return
+        for begin in range(len(own) - length + 1):
+            run = own[begin : begin + length]
+            if all(self._fits(item, index) for item, index in zip(chain.items, run, strict=True)):
+                yield Unit(tuple(run), spanned([board.periods[index] for index in run]), at)
+
+    def steps_of_chain(self, chain: int) -> list[int]:
+        """All steps that are in some run of a branch."""
+        return sorted({step for unit in (*self._timed, *self.untimed) if unit.chain == chain for step in unit.steps})
+
+    def _begin(self) -> Underway:
+        """Units without times may have been under way whenever; they don't count where it must be known."""
+        underway = Underway(self._block, self.adjacency)
+        for unit in self.untimed if self._depth != "surely" else ():
+            underway.add(unit)
+        return underway
+
+    def everything(self) -> Underway:
+        """All units, whenever they were."""
+        underway = self._begin()
+        for unit in self._timed:
+            underway.add(unit)
+        return underway
+
+    def moments(self, tolerance_ns: int) -> Iterator[Underway]:
+        """The state at each start, from the earliest."""
+        underway = self._begin()
+        yield underway
+        going: list[tuple[float, int, Unit]] = []
+        timed = sorted(self._timed, key=lambda unit: unit.period.start or 0)
+        count = 0
+        for start, group in groupby(timed, key=lambda unit: unit.period.start or 0):
+            for unit in group:
+                count += 1
+                heappush(going, (self._over_at(unit.period, tolerance_ns), count, unit))
+                underway.add(unit)
+            while going[0][0] <= start:
+                underway.drop(heappop(going)[2])
+            yield underway
+
+    def _over_at(self, period: Period, tolerance_ns: int) -> float:
+        """The first latest start that is too late for a unit."""
+        if self._alone or period.end is None or period.shared_end is None:
+            return NEVER
+        return period.end + tolerance_ns + 1 if tolerance_ns else period.shared_end
+
+    def smallest_gap(self) -> tuple[float, dict[int, list[int]]]:
+        """How far latest start and earliest end are apart at least, in nanoseconds, over all assignments; and one."""
+        underway = self._begin()
+        best: tuple[float, dict[int, list[int]]] = (NEVER, {})
+        ending: list[tuple[float, int, Unit]] = []
+        for count, unit in enumerate(sorted(self._timed, key=lambda unit: unit.period.start or 0)):
+            underway.add(unit)
+            heappush(ending, (NEVER if unit.period.end is None else unit.period.end, count, unit))
+            while underway.is_full and ending:
+                gap = (unit.period.start or 0) - ending[0][0]
+                if gap < best[0]:
+                    best = (gap, underway.assigned())
+                underway.drop(heappop(ending)[2])
+        return best

@@ -1,0 +1,170 @@
+"""`parallel!` at the top: steps of the scope, wherever they are, that were under way together.
+
+Data flow: scope -> Board -> a sweep over the starts, by what is known and with unknowns taken as holding -> verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from onpath.flow.board import Board
+from onpath.flow.pattern import Block
+from onpath.flow.shown import step_name
+from onpath.flow.sweep import Depth, Sweep
+from onpath.flow.ties import Ties
+from onpath.flow.timing import NS_PER_MS
+from onpath.flow.verdicts import evaluation
+from onpath.report import AlignmentRow, Evaluation, Finding, Verdict
+from onpath.steps.model import Scope
+from onpath.validators.base import Context
+from onpath.values.outcome import Unseen
+
+KEY = "parallel!"
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """`data` of its evaluations: `matched` (entry to steps) and `progress`; all count from 0."""
+
+    block: Block
+
+    def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
+        return (_Judging(self.block, scope, context).evaluation(),)
+
+
+class _Judging:
+    """One block over one scope."""
+
+    def __init__(self, block: Block, scope: Scope, context: Context) -> None:
+        self.block = block
+        self.context = context
+        self.board = Board(scope, context)
+        self.order = range(len(self.board.steps))
+        self.ties = Ties(self.board, (block,))
+
+    def _sweep(self, depth: Depth, order: Sequence[int] | None = None) -> Sweep:
+        return Sweep(self.block, self.board, self.order if order is None else order, depth)
+
+    def _found(self, sweep: Sweep) -> dict[int, list[int]] | None:
+        """The assignment whose latest start is earliest."""
+        for underway in sweep.moments(self.block.tolerance_ns):
+            if underway.is_full:
+                return underway.assigned(smallest=True)
+        return None
+
+    def _verdict(self, order: Sequence[int]) -> Verdict:
+        if self._found(self._sweep("surely", order)) is not None and not self._may_be_broken:
+            return Verdict.PASS
+        if not self.context.complete or self._found(self._sweep("maybe", order)) is not None:
+            return Verdict.UNKNOWN
+        return Verdict.FAIL
+
+    @property
+    def _may_be_broken(self) -> bool:
+        """Whether a step that was not seen could stand inside a branch."""
+        return not self.context.complete and self.context.missing_parent and bool(self.block.chains)
+
+    def evaluation(self) -> Evaluation:
+        maybe = self._sweep("maybe")
+        supposed = self._found(maybe)
+        if supposed is None and self.context.complete:
+            return self._failed(maybe)
+        verdict = Verdict.UNKNOWN
+        matched = None
+        if supposed is not None and not self._may_be_broken:
+            matched = self._found(self._sweep("surely")) if self._has_doubts(maybe) else supposed
+            verdict = Verdict.UNKNOWN if matched is None else Verdict.PASS
+        if verdict is Verdict.UNKNOWN and maybe.untimed:
+            self.board.doubts.unseen(Unseen.NO_TIMES)
+        shown = matched or supposed or {}
+        data = {"matched": matched, "progress": Fraction(1)} if matched is not None else {}
+        return evaluation(
+            KEY,
+            verdict,
+            self.board.doubts,
+            self.context,
+            told="parallel!: all entries were under way at the same time",
+            alignment=tuple(self._alignment(shown, missing=False)),
+            order_undetermined=self._undetermined(verdict),
+            data=data,
+        )
+
+    def _has_doubts(self, sweep: Sweep) -> bool:
+        return bool(sweep.untimed or self.board.doubts.reasons)
+
+    def _failed(self, maybe: Sweep) -> Evaluation:
+        best = max(self._states(maybe), key=len)
+        told, finding = self._why(maybe)
+        return evaluation(
+            KEY,
+            Verdict.FAIL,
+            self.board.doubts,
+            self.context,
+            told=told,
+            findings=(finding,),
+            alignment=tuple(self._alignment(best, missing=True)),
+            order_undetermined=self._undetermined(Verdict.FAIL),
+            data={"progress": Fraction(len(best), len(self.block.entries))},
+        )
+
+    def _states(self, sweep: Sweep) -> Iterator[dict[int, list[int]]]:
+        """The states that get further than all before them."""
+        most = -1
+        for underway in sweep.moments(self.block.tolerance_ns):
+            if underway.size > most:
+                most = underway.size
+                yield underway.assigned()
+
+    def _why(self, maybe: Sweep) -> tuple[str, Finding]:
+        """What stands in the way first: names, values, times (flow.md section 12)."""
+        named = self._sweep("names")
+        candidates = self._candidates(named)
+        for at, entry in enumerate(self.block.entries):
+            if not candidates[at]:
+                return self._told(f"no step for {entry.written}", "missing_step", step=entry.written)
+        if not named.everything().is_full:
+            return self._told("not enough different steps", "missing_step")
+        if not maybe.everything().is_full:
+            fitting = self._candidates(maybe)
+            lacking = [at for at in candidates if not fitting[at]] or list(candidates)
+            steps = sorted({step for at in lacking for step in candidates[at]})
+            return self._told("values do not fit", "value", steps)
+        gap, assigned = maybe.smallest_gap()
+        needed = max(1, -(-int(gap) // NS_PER_MS))
+        steps = sorted(step for taken in assigned.values() for step in taken)
+        return self._told(f"never at the same time, would need tolerance {needed}", "not_parallel", steps)
+
+    def _candidates(self, sweep: Sweep) -> Mapping[int, list[int]]:
+        """The steps that each entry could take, whenever they were."""
+        found: dict[int, list[int]] = {}
+        for (at, _), mask in zip(self.block.singles, sweep.adjacency, strict=True):
+            found[at] = [index for index in self.order if mask >> index & 1]
+        for number, (at, _) in enumerate(self.block.chains):
+            found[at] = sweep.steps_of_chain(number)
+        return found
+
+    def _told(self, said: str, rule: str, steps: Sequence[int] = (), step: str | None = None) -> tuple[str, Finding]:
+        told = f"parallel!: {said}"
+        finding = Finding(
+            rule=rule,
+            message=told,
+            severity=self.context.severity,
+            step=step or self.block.written,
+            span_ids=self.board.span_ids(steps),
+        )
+        return told, finding
+
+    def _undetermined(self, verdict: Verdict) -> bool:
+        """Order matters inside branches only."""
+        self.ties.keep_within_branches(self.block)
+        return bool(self.ties.groups) and self.ties.undetermined(verdict, self._verdict, ())
+
+    def _alignment(self, assigned: Mapping[int, Sequence[int]], *, missing: bool) -> Iterator[AlignmentRow]:
+        for at, entry in enumerate(self.block.entries):
+            for index in assigned.get(at, ()):
+                step = self.board.steps[index]
+                yield AlignmentRow(move="same", expected=entry.written, seen=step_name(step), span_ids=step.span_ids)
+            if missing and at not in assigned:
+                yield AlignmentRow(move="missing", expected=entry.written)
