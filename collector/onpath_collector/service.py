@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from onpath.policy.load import PolicyError
 from onpath.policy.model import Policy
 from onpath.results import version
 from onpath_collector.buffer import TraceBuffer
@@ -31,12 +32,14 @@ from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
 from onpath_collector.intake import Intake
 from onpath_collector.judging import Setup
 from onpath_collector.otlp import Wanted
+from onpath_collector.policy_source import PolicySource
 from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings, ListenError
 from onpath_collector.release import Release
 from onpath_collector.workers import Judge, Pool, Threaded
 
 log: Final = logging.getLogger("onpath")
 
+_WATCH: Final = 2.0  # seconds between looks at the policy's files
 _SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 
 
@@ -51,17 +54,20 @@ class StartError(Exception):
 class Service:
     """One collector on one event loop. `stop` is safe without `start`, and twice."""
 
-    def __init__(self, settings: Settings, policy: Policy | None) -> None:
+    def __init__(self, settings: Settings, source: PolicySource | None) -> None:
+        """Raises onpath.policy.load.PolicyError; ValueError and OSError for a downstream that can't be."""
         self._settings = settings
-        self._policy = policy
+        self._source = source
+        self.policy = source.load() if source is not None else None
         self._instance = str(uuid.uuid4())
         self.forwarders = _forwarders(settings.forward)
         self.buffer = TraceBuffer(settings.buffer.buffer_settings())
         self._report_file: ReportFile | None = None
         self._otlp_results = _otlp_results(settings)
+        self._judge = self._new_judge(self.policy) if self.policy is not None else None
         self.release = Release(
             self.buffer,
-            self._judge() if policy is not None else None,
+            self._judge,
             clock=time.monotonic,
             wall_clock=time.time_ns,
             parallel=max(1, settings.evaluate.processes) * 4,
@@ -119,53 +125,103 @@ class Service:
     def ledger(self) -> Ledger:
         return Ledger(**self.release.sums(), **self.intake.sums())
 
-    def _judge(self) -> Judge:
+    async def reload(self) -> bool:
+        """Takes the policy as its files are now; whether it did. One with a problem is told, and the old one stays.
+
+        Traces that are open are judged by the policy in force when they are released.
+        """
+        if self._source is None or self._judge is None:
+            return False
+        try:
+            policy = await asyncio.to_thread(self._source.load)
+        except PolicyError as error:
+            for problem in error.problems:
+                log.error("onpath: %s", problem)
+            log.error("the policy was not reloaded; the one before stays in force")
+            return False
+        self.policy = policy
+        await self._judge.set_up(self._setup(policy))
+        log.info("policy reloaded: %s", _told(policy), extra={"fields": {"policy_fingerprint": policy.fingerprint}})
+        return True
+
+    async def watch(self) -> None:
+        """Reloads the policy whenever one of its files changes; never returns."""
+        if self._source is None:
+            return
+        seen = self._source.state()
+        while True:
+            await asyncio.sleep(_WATCH)
+            now = await asyncio.to_thread(self._source.state)
+            if now != seen:
+                seen = now
+                await self.reload()
+
+    def _setup(self, policy: Policy) -> Setup:
+        return Setup(policy, _resource(self._instance), self._settings.results.spans)
+
+    def _new_judge(self, policy: Policy) -> Judge:
         settings = self._settings.evaluate
-        assert self._policy is not None
-        setup = Setup(self._policy, _resource(self._instance), self._settings.results.spans)
         if settings.processes == 0:
-            return Threaded(setup, settings.timeout)
-        return Pool(setup, settings.timeout, settings.processes)
+            return Threaded(self._setup(policy), settings.timeout)
+        return Pool(self._setup(policy), settings.timeout, settings.processes)
 
 
-async def serve(settings: Settings, policy: Policy | None) -> None:
-    """Runs a collector until SIGTERM or SIGINT; a third signal ends the process at once. Raises StartError."""
+async def serve(settings: Settings, source: PolicySource | None) -> None:
+    """Runs a collector until SIGTERM or SIGINT; a third signal ends the process at once; SIGHUP reloads the policy.
+
+    Raises StartError, and onpath.policy.load.PolicyError.
+    """
     try:
-        service = Service(settings, policy)
+        service = Service(settings, source)
+    except PolicyError:
+        raise
     except (ValueError, OSError) as error:  # a downstream that can't be: header, certificate file
         raise StartError(str(error), 2) from None
     asked = asyncio.Event()
-    _on_signals(asked)
+    _on_signals(asked, service)
     address = await service.start()
-    log.info("%s", _ready(settings, policy, address), extra={"fields": {"grpc": address}})
-    if policy is None:
+    log.info("%s", _ready(settings, service.policy, address), extra={"fields": {"grpc": address}})
+    if service.policy is None:
         log.warning("no policy: traces are passed on and counted, not judged (--policy PATH)")
+    watching = asyncio.create_task(service.watch())
     await asked.wait()
+    watching.cancel()
     log.info("stopping: open traces are judged, queues are sent (at most %g s)", settings.shutdown_timeout)
     await service.stop()
     ledger = service.ledger()
     log.info("stopped; %s", ledger, extra={"fields": ledger.fields()})
 
 
-def _on_signals(asked: asyncio.Event) -> None:
+def _on_signals(asked: asyncio.Event, service: Service) -> None:
     count = 0
+    reloads: set[asyncio.Task[bool]] = set()  # a task that nobody holds may be collected before it is done
 
-    def on_signal() -> None:
+    def on_stop() -> None:
         nonlocal count
         count += 1
         asked.set()
         if count >= 3:
             signal.raise_signal(signal.SIGKILL)
 
+    def on_reload() -> None:
+        task = asyncio.ensure_future(service.reload())
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_stop)
+    loop.add_signal_handler(signal.SIGHUP, on_reload)
 
 
 def _ready(settings: Settings, policy: Policy | None, address: str) -> str:
-    count = len(policy.workflows) if policy is not None else 0
-    judged = f"{count} workflow{'s' * (count != 1)}" if policy is not None else "no policy"
+    judged = _told(policy) if policy is not None else "no policy"
     onward = settings.forward.endpoint or "nowhere"
     return f"onpath {version()} ready: OTLP/gRPC on {address}, {judged}, forwarding to {onward}"
+
+
+def _told(policy: Policy) -> str:
+    return f"{len(policy.workflows)} workflow{'s' * (len(policy.workflows) != 1)}"
 
 
 def _resource(instance: str) -> Mapping[str, str]:

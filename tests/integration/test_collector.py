@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 from collections.abc import Iterator
@@ -317,3 +318,23 @@ def test_metrics_and_logs_are_passed_on_too(policy: Path, tmp_path: Path, sink: 
         until(lambda: sink.requests("metrics") and sink.requests("logs"), lambda: "metrics and logs downstream")
     assert sink.requests("metrics") == [metrics]
     assert sink.requests("logs") == [logs]
+
+
+def test_a_changed_policy_is_taken_and_a_bad_one_is_not(policy: Path, tmp_path: Path) -> None:
+    with Collector(policy, tmp_path) as collector:
+        first = collector.wait_for(of(agent_run(collector.endpoint, "lookup_user", "check_balance", "send_receipt")))
+        policy.write_text(POLICY.replace("[lookup_user, check_balance, send_receipt]", "[]"), encoding="utf-8")
+        collector.process.wait_for_line("the policy was not reloaded")
+        second = collector.wait_for(of(agent_run(collector.endpoint, "lookup_user", "check_balance", "send_receipt")))
+        policy.write_text(POLICY.replace("prohibited_steps: [delete_records]", "prohibited_steps: [send_receipt]")
+                          .replace("check_balance, send_receipt]", "check_balance]"), encoding="utf-8")  # fmt: skip
+        collector.process.wait_for_line("policy reloaded: 1 workflow")
+        third = collector.wait_for(of(agent_run(collector.endpoint, "lookup_user", "check_balance", "send_receipt")))
+    assert [r[0]["verdict"] for r in (first, second, third)] == ["pass", "pass", "fail"]
+    assert first[0]["policy_fingerprint"] == second[0]["policy_fingerprint"] != third[0]["policy_fingerprint"]
+
+
+def test_a_hangup_reloads(policy: Path, tmp_path: Path) -> None:
+    with Collector(policy, tmp_path) as collector:
+        os.kill(collector.process.pid, signal.SIGHUP)
+        collector.process.wait_for_line("policy reloaded")

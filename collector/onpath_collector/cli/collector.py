@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,26 +75,20 @@ def _run(settings: Settings, folder: Path | None) -> int:
     # Here, not above: printing help or settings needs no gRPC. It writes lines of its own to standard error; whatever
     # matters in them reaches the log as an error of ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from onpath.policy.load import PolicyError, load_data, load_policy
+    from onpath.policy.load import PolicyError
     from onpath_collector.exporters.console import set_up_logging
+    from onpath_collector.policy_source import PolicySource
     from onpath_collector.service import StartError, serve
 
     set_up_logging(settings.log.format, settings.log.level)
+    source = PolicySource(settings.policy, folder) if settings.policy is not None else None
     try:
-        if settings.policy is None:
-            policy = None
-        elif isinstance(settings.policy, str):
-            policy = load_policy([settings.policy])
-        else:
-            policy = load_data(settings.policy, "the configuration's policy", folder=folder)
+        asyncio.run(serve(settings, source))
     except PolicyError as error:
         for problem in error.problems:
             click.echo(f"onpath: {problem}", err=True)
         return error.exit_code
-    try:
-        asyncio.run(serve(settings, policy))
     except StartError as error:
         click.echo(f"onpath: {error}", err=True)
         return error.exit_code
-    sys.stderr.flush()
     return 0
