@@ -1,0 +1,79 @@
+"""What `onpath check` found, and how each format writes it. Results are those of `results.result_json`, as they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+ResultJson: TypeAlias = Mapping[str, Any]
+EvaluationJson: TypeAlias = Mapping[str, Any]
+
+# Why a workflow gave no result for a trace, in words.
+_WHY: Final = {
+    "sample": "not in the sample",
+    "service": "of another service",
+    "root": "with another root",
+    "agent": "without the agent",
+    "attributes": "with other attributes",
+    "input": "with another input",
+    "prompt": "with another prompt",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """All results of a run of the command, in order of the traces.
+
+    `files`: trace id to the file that holds it, where it came from one. `unmatched`: why workflows gave no result, with
+    counts. With `strict` what is unknown counts as failed.
+    """
+
+    results: Sequence[ResultJson]
+    files: Mapping[str, str] = field(default_factory=dict)
+    unmatched: Mapping[str, int] = field(default_factory=dict)
+    traces: int = 0
+    strict: bool = False
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        return Counter(result["verdict"] for result in self.results)
+
+    @property
+    def exit_code(self) -> int:
+        """1 if any fails, 3 if nothing passed or failed, else 0 (results.md section 4)."""
+        verdicts = self.verdicts
+        if verdicts["fail"] or (self.strict and verdicts["unknown"]):
+            return 1
+        return 0 if verdicts["pass"] else 3
+
+    def failed(self, label: str) -> bool:
+        return label == "fail" or (self.strict and label == "unknown")
+
+    def file_of(self, result: ResultJson) -> str | None:
+        return self.files.get(result["trace_id"])
+
+    def evaluations(self) -> Iterator[tuple[ResultJson, EvaluationJson]]:
+        return ((result, evaluation) for result in self.results for evaluation in result["evaluations"])
+
+    @property
+    def summary(self) -> str:
+        """One line: what came out, and why some of it did not."""
+        verdicts = self.verdicts
+        counts = ", ".join(f"{verdicts[v]} {v}" for v in ("pass", "fail", "unknown") if verdicts[v]) or "no verdict"
+        why = ", ".join(
+            f"{n} {_WHY.get(reason, reason.replace('_', ' '))}" for reason, n in sorted(self.unmatched.items())
+        )
+        traces = f"{self.traces} trace{'' if self.traces == 1 else 's'}"
+        return f"{traces}: {counts}" + (f" (no result: {why})" if why else "")
+
+
+def score_text(score: float | None) -> str:
+    return "" if score is None else f"{score:.3g}"
+
+
+def what_failed(evaluation: EvaluationJson) -> str:
+    """One line for a failed evaluation without findings of its own."""
+    first: str = (evaluation["explanation"] or evaluation.get("reason") or evaluation["label"]).partition("\n")[0]
+    return first
