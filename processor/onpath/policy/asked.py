@@ -5,7 +5,7 @@ Data flow: a workflow's mapping, or one of its `checks` -> adherence | plan! | e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from onpath.policy.schema import CheckModel, WorkflowModel, kind_of, validate
 METADATA: Final = ("runnable", "params", "tags", "path", "env", "timeout")  # kept by flow.md, without effect
 OWN: Final = (*WorkflowModel.model_fields, "checks", *METADATA)
 VALIDATORS: Final = ("adherence", "seq!", "parallel!", "plan!")
+_NOT_FLOW: Final = (*OWN, "adherence", "plan!")
+_NOTHING: Final = "nothing is asked here; give it a validator, such as `adherence` or `seq!`"
 SCOPE_TREES: Final = ("input", "output", "elapsed", "usage", "status", "error")
 
 
@@ -33,15 +35,14 @@ class Asked:
     principal: Principal
     strict_inputs: bool = True
 
-    def load(self, entry: Mapping[str, Any]) -> tuple[Check, ...]:
-        """All checks of a workflow: those that stand in it directly, in their order, then its `checks`."""
-        found = [(check, pointer(check.key)) for check in self._validators(entry, "", OWN)]
+    def load(self, entry: Mapping[str, Any]) -> list[tuple[Check, str]]:
+        """All checks of a workflow, each with its pointer: those that stand in it directly, then its `checks`."""
+        found = [(check, pointer(check.key)) for check in self._validators(entry, "")]
         if "checks" in entry:
             found += self._named(entry["checks"])
-        if not found and not self.problems.errors:
-            self.problems.error("", "nothing is asked here; give it a validator, such as `adherence` or `seq!`")
-        self._refuse_equal_names(found)
-        return tuple(check for check, _ in found)
+        elif not _asking(entry):
+            self.problems.error("", _NOTHING)
+        return found
 
     def _named(self, raw: object) -> Iterator[tuple[Check, str]]:
         if not isinstance(raw, list) or not raw:
@@ -64,16 +65,16 @@ class Asked:
         for key in item:
             if key in OWN and key not in CheckModel.model_fields:
                 self.problems.error(at + pointer(key), f"`{key}` belongs to the workflow, not to one of its checks")
-        checks = list(self._validators(item, at, OWN))
+        checks = self._validators(item, at)
+        if not _asking(item):
+            self.problems.error(at, _NOTHING)
         if model is None:
             return
-        if not checks and not self.problems.errors:
-            self.problems.error(at, "nothing is asked here; give it a validator, such as `adherence` or `seq!`")
         for check in checks:
             alone = len(checks) == 1 or check.key == "adherence"
             yield replace(check, name=model.name if alone else f"{model.name}.{check.key.removesuffix('!')}")
 
-    def _validators(self, entry: Mapping[str, Any], at: str, known: tuple[str, ...]) -> list[Check]:
+    def _validators(self, entry: Mapping[str, Any], at: str) -> list[Check]:
         checks: list[Check] = []
         faults = Problems()
         if "adherence" in entry:
@@ -92,8 +93,8 @@ class Asked:
                 )
         if "plan!" in entry:
             checks += self._plan(entry["plan!"], at, faults)
-        if any(key not in known and key not in ("adherence", "plan!") for key in entry):
-            checks += load_flow(entry, faults, known=(*known, "adherence", "plan!"))
+        if any(key not in _NOT_FLOW for key in entry):
+            checks += load_flow(entry, faults, known=_NOT_FLOW)
         self.problems.absorb(faults, at)
         order = {key: index for index, key in enumerate(entry)}
         return sorted(checks, key=lambda check: order.get(check.key, len(order)))
@@ -108,10 +109,15 @@ class Asked:
         if plan is not None:
             yield Check(key="plan!", validator=replace(plan, principal=self.principal))
 
-    def _refuse_equal_names(self, found: list[tuple[Check, str]]) -> None:
-        taken: dict[str, str] = {}
-        for check, at in found:
-            for name in check.evaluation_names:
-                if name in taken and taken[name] != at:
-                    self.problems.error(at, f"a second evaluation named `{name}` (the first is of {taken[name]})")
-                taken.setdefault(name, at)
+
+def refuse_equal_names(found: Sequence[tuple[Check, str]], problems: Problems) -> None:
+    """Two evaluations of one name could not be told apart."""
+    taken: dict[str, str] = {}
+    for check, at in found:
+        for name in check.evaluation_names:
+            if taken.setdefault(name, at) != at:
+                problems.error(at, f"a second evaluation named `{name}` (the first is of {taken[name]})")
+
+
+def _asking(entry: Mapping[str, Any]) -> list[str]:
+    return [key for key in entry if key not in OWN]

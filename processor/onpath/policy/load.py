@@ -6,14 +6,14 @@ Policy with a fingerprint over the meanings. Nothing here judges a trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from onpath.policy.files import Source, find, read_source
 from onpath.policy.fingerprint import fingerprint
-from onpath.policy.forms import Entry, entries_of
+from onpath.policy.forms import entries_of
 from onpath.policy.model import Policy
 from onpath.policy.problems import PolicyError as PolicyError
 from onpath.policy.problems import Problem, Problems
@@ -44,58 +44,59 @@ def load_data(data: Any, name: str = "policy", folder: Path | None = None, *, st
     return _load([Source(Document(name, data), folder)], strict_inputs)
 
 
+@dataclass(slots=True)
+class _Read:
+    """What was found in one source."""
+
+    source: Source
+    loaded: list[Loaded] = field(default_factory=list)
+    names: list[Problem] = field(default_factory=list)  # the workflows' names, as messages, in their places
+    problems: Problems = field(default_factory=Problems)
+
+
 def _load(sources: Sequence[Source], strict_inputs: bool) -> Policy:
-    read = [(source, *_read(source, strict_inputs)) for source in sources]
+    read = [_read(source, strict_inputs) for source in sources]
     contracts = {path for source in sources for path in source.contract_paths}
-    kept = [r for r in read if not (r[0].from_folder and r[0].path and r[0].path.resolve() in contracts)]
-    loaded = [workflow for _, found, _ in kept for workflow in found]
-    problems = Problems()
-    for _, _, faults in kept:
-        problems.absorb(faults, "")
-    problems.errors += _same_names(loaded)
-    if problems.errors:
-        raise PolicyError(_in_order(problems.errors), _in_order(problems.warnings))
+    kept = [r for r in read if not (r.source.from_folder and r.source.path and r.source.path.resolve() in contracts)]
+    errors = [problem for r in kept for problem in r.problems.errors]
+    errors += _same_names(name for r in kept for name in r.names)
+    warnings = _in_order(problem for r in kept for problem in r.problems.warnings)
+    if errors:
+        raise PolicyError(_in_order(errors), warnings)
+    loaded = [found for r in kept for found in r.loaded]
     return Policy(
         workflows=tuple(found.workflow for found in loaded),
         fingerprint=fingerprint(found.meaning for found in loaded),
-        warnings=tuple(_in_order(problems.warnings)),
+        warnings=tuple(warnings),
     )
 
 
-def _read(source: Source, strict_inputs: bool) -> tuple[list[Loaded], Problems]:
-    """The workflows of one source, and what is wrong with it, each with its place."""
-    problems = Problems()
+def _read(source: Source, strict_inputs: bool) -> _Read:
+    read = _Read(source)
+    problems = read.problems
     problems.errors += source.document.problems
-    found: list[Loaded] = []
-    if source.document.usable:
-        for entry in entries_of(source, problems):
-            loaded = _read_entry(source, entry, problems, strict_inputs)
-            if loaded is not None:
-                found.append(loaded)
+    for entry in entries_of(source, problems) if source.document.usable else ():
+        inside = Problems()
+        loaded = load_workflow(source, entry, inside, strict_inputs)
+        if loaded is not None:
+            read.loaded.append(loaded)
+        for held, into in ((inside.errors, problems.errors), (inside.warnings, problems.warnings)):
+            into += (p if p.file is not None else replace(p, pointer=entry.place(p.pointer)) for p in held)
+        named = entry.raw.get("name")
+        at = entry.place("/name" if "name" in entry.raw else "")
+        read.names.append(source.locate(Problem(at, named if isinstance(named, str) else entry.fallback)))
     problems.errors = [source.locate(p) for p in problems.errors]
     problems.warnings = [source.locate(p) for p in problems.warnings]
-    return found, problems
+    return read
 
 
-def _read_entry(source: Source, entry: Entry, problems: Problems, strict_inputs: bool) -> Loaded | None:
-    inside = Problems()
-    loaded = load_workflow(source, entry, inside, strict_inputs)
-    for held, into in ((inside.errors, problems.errors), (inside.warnings, problems.warnings)):
-        into += (p if p.file is not None else replace(p, pointer=entry.place(p.pointer)) for p in held)
-    if loaded is None:
-        return None
-    located = source.locate(Problem(entry.place("/name" if "name" in entry.raw else ""), ""))
-    return replace(loaded, place=located)
-
-
-def _same_names(loaded: Iterable[Loaded]) -> Iterable[Problem]:
+def _same_names(names: Iterable[Problem]) -> Iterator[Problem]:
     first: dict[str, Problem] = {}
-    for found in loaded:
-        name, place = found.workflow.name, found.place
-        if name in first:
-            where = ":".join(str(p) for p in (first[name].file, first[name].line) if p)
-            yield replace(place, message=f"a second workflow named `{name}` (the first is in {where})")
-        first.setdefault(name, place)
+    for name in names:
+        known = first.setdefault(name.message, name)
+        if known is not name:
+            where = ":".join(str(p) for p in (known.file, known.line) if p)
+            yield replace(name, message=f"a second workflow named `{name.message}` (the first is in {where})")
 
 
 def _in_order(problems: Iterable[Problem]) -> list[Problem]:

@@ -7,28 +7,29 @@ through the flow loader.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 from onpath.globs import Glob
-from onpath.policy.asked import OWN, SCOPE_TREES, VALIDATORS, Asked
+from onpath.policy.asked import OWN, SCOPE_TREES, VALIDATORS, Asked, refuse_equal_names
 from onpath.policy.files import Source
 from onpath.policy.fingerprint import meaning
 from onpath.policy.forms import Entry
 from onpath.policy.loaders import load_tree
 from onpath.policy.model import Check, Match, Principal, Workflow
-from onpath.policy.problems import Problem, Problems, pointer
-from onpath.policy.schema import MatchModel, WorkflowModel, kind_of, suggestion, validate
+from onpath.policy.problems import Problems, pointer
+from onpath.policy.schema import MatchModel, PrincipalModel, WorkflowModel, kind_of, suggestion, validate
 from onpath.validators.adherence import Adherence
 
-_ASKED = (*VALIDATORS, *SCOPE_TREES, "checks")
+Predicate: TypeAlias = Callable[[Any], bool]
+
+_ASKED: Final = (*VALIDATORS, *SCOPE_TREES, "checks")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     workflow: Workflow
     meaning: Mapping[str, Any]
-    place: Problem = field(default_factory=lambda: Problem("", ""))  # where it stands, for what is said of it later
 
 
 def load_workflow(source: Source, entry: Entry, problems: Problems, strict_inputs: bool) -> Loaded | None:
@@ -36,26 +37,21 @@ def load_workflow(source: Source, entry: Entry, problems: Problems, strict_input
     raw = entry.raw
     own = {key: value for key, value in raw.items() if key in WorkflowModel.model_fields}
     model = validate(WorkflowModel, {"name": entry.fallback, **entry.defaults, **own}, problems)
-    principal = Principal(attribute=("enduser.id", "user.id"))
-    if model is not None:
-        principal = Principal(
-            attribute=tuple(model.principal.attribute),
-            labels={label: tuple(values) for label, values in model.principal.labels.items()},
-        )
-    checks = Asked(source, entry.at, problems, principal, strict_inputs).load(raw)
+    trees = _match_trees(raw.get("match"), problems)
+    _check_aliases(raw.get("aliases"), problems)
+    prompt = _prompt(raw, problems)
+    principal = _principal(model.principal if model is not None else PrincipalModel())
+    found = Asked(source, entry.at, problems, principal, strict_inputs).load(raw)
     _suggest(raw, problems)
-    if model is None:
+    refuse_equal_names(found, problems)
+    if model is None or problems.errors:
         return None
-    _check_aliases(model, problems)
+    checks = tuple(check for check, _ in found)
     _warn_of_ignored(model, checks, problems)
-    match = _match(model.match, given="match" in raw, prompt=_prompt(raw, problems), problems=problems)
-    if problems.errors:
-        return None
-    asked = {key: value for key, value in raw.items() if key not in OWN or key == "checks"}
     workflow = Workflow(
         name=model.name,
         description=model.description if isinstance(model.description, str) else "",
-        match=match,
+        match=_match(model.match, trees, given="match" in raw, prompt=prompt),
         agent=model.agent or None,
         nested=model.nested,
         spans=tuple(model.spans),
@@ -67,39 +63,54 @@ def load_workflow(source: Source, entry: Entry, problems: Problems, strict_input
         capture_content=model.capture_content,
         checks=checks,
     )
-    return Loaded(workflow, meaning(model.name, model, raw.get("match"), match.prompt, asked))
+    asked = {key: value for key, value in raw.items() if key not in OWN or key == "checks"}
+    return Loaded(workflow, meaning(model.name, model, raw.get("match"), prompt, asked))
 
 
-def _match(model: MatchModel, *, given: bool, prompt: str | None, problems: Problems) -> Match:
-    attributes: dict[str, Callable[[Any], bool]] = {}
-    for key, wanted in model.attributes.items():
-        if isinstance(wanted, str):
-            attributes[key] = Glob(wanted)
-        elif (tree := _tree(wanted, pointer("match", "attributes", key), problems)) is not None:
-            attributes[key] = tree
-    wanted_input = None
-    if "input" in model.model_fields_set:
-        wanted_input = _tree(model.input, "/match/input", problems)
+def _principal(model: PrincipalModel) -> Principal:
+    labels = {label: tuple(values) for label, values in model.labels.items()}
+    return Principal(attribute=tuple(model.attribute), labels=labels)
+
+
+def _match(model: MatchModel, trees: Mapping[str, Predicate], *, given: bool, prompt: str | None) -> Match:
     return Match(
         service=Glob(model.service) if model.service else None,
         root=Glob(model.root) if model.root else None,
         agent=model.agent or None,
-        attributes=attributes,
-        input=wanted_input,
+        attributes={
+            key: Glob(wanted) if isinstance(wanted, str) else trees[pointer("attributes", key)]
+            for key, wanted in model.attributes.items()
+        },
+        input=trees.get("/input"),
         given=given,
-        prompt=None if given else prompt,
+        prompt=prompt,
     )
 
 
-def _tree(raw: Any, at: str, problems: Problems) -> Callable[[Any], bool] | None:
-    below = Problems()
-    tree: Callable[[Any], bool] | None = load_tree(raw, below)
-    problems.absorb(below, at)
-    return tree
+def _match_trees(raw: object, problems: Problems) -> dict[str, Predicate]:
+    """The value trees of a `match`, by their pointers in it."""
+    if not isinstance(raw, dict):
+        return {}
+    attributes = raw.get("attributes")
+    written = {
+        pointer("attributes", key): wanted
+        for key, wanted in (attributes.items() if isinstance(attributes, dict) else ())
+        if not isinstance(wanted, str)
+    }
+    if "input" in raw:
+        written["/input"] = raw["input"]
+    trees: dict[str, Predicate] = {}
+    for at, wanted in written.items():
+        below = Problems()
+        tree = load_tree(wanted, below)
+        problems.absorb(below, "/match" + at)
+        if tree is not None:
+            trees[at] = tree
+    return trees
 
 
 def _prompt(raw: Mapping[str, Any], problems: Problems) -> str | None:
-    """The prompt of the one run that an eval entry is for."""
+    """The prompt of the one run that an eval entry is for, unless `match` says what it is for."""
     params = raw.get("params")
     if "match" in raw or not isinstance(params, dict) or "prompt" not in params:
         return None
@@ -111,12 +122,15 @@ def _prompt(raw: Mapping[str, Any], problems: Problems) -> str | None:
     return prompt
 
 
-def _check_aliases(model: WorkflowModel, problems: Problems) -> None:
+def _check_aliases(raw: object, problems: Problems) -> None:
+    aliases = raw if isinstance(raw, dict) else {}  # the model tells what is wrong with its shape
     owner: dict[str, str] = {}
-    for name, others in model.aliases.items():
-        for index, other in enumerate(others):
+    for name, others in aliases.items():
+        for index, other in enumerate(others if isinstance(others, list) else ()):
             at = pointer("aliases", name, index)
-            if other in model.aliases:
+            if not isinstance(other, str):
+                continue
+            if other in aliases:
                 problems.error(at, f"`{other}` has aliases of its own, so it can't be one")
             elif owner.setdefault(other, name) != name:
                 problems.error(at, f"`{other}` is an alias of `{owner[other]}` already")
