@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from onpath.policy.adherence import load_adherence
 from onpath.policy.files import Source, take_in
-from onpath.policy.loaders import load_flow
+from onpath.policy.flow import load_flow
 from onpath.policy.model import Check, Principal
 from onpath.policy.plan import load_plan
 from onpath.policy.problems import Problems, pointer

@@ -33,6 +33,13 @@ class Source:
         """The name without its ending, for workflows that have none of their own."""
         return Path(self.document.name).stem or self.document.name
 
+    @property
+    def files(self) -> Iterator[Path]:
+        """Itself, where it is a file, and its contracts."""
+        if self.path is not None:
+            yield self.path
+        yield from sorted(self.contract_paths)
+
     def locate(self, problem: Problem) -> Problem:
         """The problem with its file, line and column; one inside a contract gets those of the contract."""
         if problem.file is not None:

@@ -68,6 +68,7 @@ def _load(sources: Sequence[Source], strict_inputs: bool) -> Policy:
         workflows=tuple(found.workflow for found in loaded),
         fingerprint=fingerprint(found.meaning for found in loaded),
         warnings=tuple(warnings),
+        files=tuple(str(path) for source in sources for path in source.files),
     )
 
 

@@ -81,3 +81,4 @@ class Policy:
     workflows: tuple[Workflow, ...]
     fingerprint: str
     warnings: tuple[Problem, ...] = ()
+    files: tuple[str, ...] = ()  # what it was loaded from, contracts too; another content of one is another policy

@@ -14,8 +14,8 @@ from onpath.globs import Glob
 from onpath.policy.asked import OWN, SCOPE_TREES, VALIDATORS, Asked, refuse_equal_names
 from onpath.policy.files import Source
 from onpath.policy.fingerprint import meaning
+from onpath.policy.flow import load_tree
 from onpath.policy.forms import Entry
-from onpath.policy.loaders import load_tree
 from onpath.policy.model import Check, Match, Principal, Workflow
 from onpath.policy.problems import Problems, pointer
 from onpath.policy.schema import MatchModel, PrincipalModel, WorkflowModel, kind_of, suggestion, validate
