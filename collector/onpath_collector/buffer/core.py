@@ -154,7 +154,7 @@ class TraceBuffer:
         return self._late.next_expiry() if deadline is None else deadline
 
     def tick(self, now: float, budget: int = 256) -> list[Released]:
-        """Lets go of runs whose deadline is over, in order of deadline, until there are `budget` Released or more.
+        """Lets go of runs whose deadline is over, earliest first, until there are `budget` Released or more.
 
         More than `budget` come only of one run with several declared roots. `next_deadline` tells when to call again.
         """
@@ -226,7 +226,10 @@ class TraceBuffer:
         run = self._opened(now, pushed.trace_id, pushed.session)
         run.traces[pushed.trace_id].settled = True
         run.partial = True
-        run.revision = max(run.revision, entry.revision if isinstance(entry, Settled) else entry)
+        if isinstance(entry, int):
+            run.revision = max(run.revision, entry)
+        elif run.prior is None:
+            run.prior = entry
         return run
 
     def _opened(self, now: float, trace_id: bytes, session: str | None) -> Run:
