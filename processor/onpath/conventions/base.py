@@ -57,6 +57,7 @@ class Family:
     the model or put out by it.
     `calls`: names of events and log records that each stand for a tool call without a span: attributes and body of one
     -> the attributes of a tool span, and `duration_ns`.
+    `loses_failed`: instrumentation scopes that never export the span of a tool call that failed.
     `name_affixes`: what stands before and after the name proper in names of spans.
     """
 
@@ -71,6 +72,7 @@ class Family:
     usage_json: Mapping[str, UsageReader] = field(default_factory=dict)
     events: Mapping[str, EventReader] = field(default_factory=dict)
     calls: Mapping[str, CallReader] = field(default_factory=dict)
+    loses_failed: tuple[str, ...] = ()
     name_affixes: tuple[tuple[str, str], ...] = ()
 
 

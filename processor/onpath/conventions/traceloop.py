@@ -41,5 +41,6 @@ FAMILY: Final = Family(
         "input": {"traceloop.entity.input": _arguments},
         "output": {"traceloop.entity.output": base.json_value},
     },
+    loses_failed=("@traceloop/node-server-sdk",),
     name_affixes=(("", ".tool"), ("", ".agent"), ("", ".workflow"), ("", ".task")),
 )

@@ -6,6 +6,7 @@ the model call that asked for each. They repair the tool spans of a scope; where
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, overload
@@ -14,13 +15,14 @@ from onpath.conventions.base import Fact
 from onpath.conventions.messages import walk
 from onpath.json_values import equal
 from onpath.model import NOT_CAPTURED
-from onpath.steps.calls import same_tool
+from onpath.steps.calls import last_part, same_tool
 from onpath.steps.facts import Facts
 from onpath.steps.messages import calls_in
-from onpath.steps.model import Step
+from onpath.steps.model import Step, StepError
 
 _BY_PROVIDER: Final = frozenset({"server_tool_call", "server_tool_use"})
 _PROVIDER_WORDS: Final = ("server_tool_", "providerExecuted")
+_LOOK: Final = 64  # calls of one name that are compared with a step, on each side of it
 _APPROVAL_WORD: Final = "tool-approval-request"
 
 
@@ -116,6 +118,30 @@ def _provider_ids(found: Any) -> Iterator[tuple[Any, Any]]:
             yield part.get("id"), part.get("name")
 
 
+def lost(calls: Sequence[Facts], steps: Sequence[Step]) -> list[tuple[int, Step]]:
+    """Calls that were answered and have no span, where an instrumentation loses the spans of those that fail."""
+    left: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.name is not None:
+            left.setdefault(last_part(step.name), []).append(step)
+    found: list[tuple[int, Step]] = []
+    for number, call in asked_for(calls, results=True):
+        named = left.get(last_part(call.name or ""), [])
+        seen = next((s for s in named[:_LOOK] if _is_of(s, call)), None)
+        if seen is not None:
+            named.remove(seen)
+        elif call.status in ("ok", "error"):
+            found.append((number, replace(call, status="error", error=call.error or StepError())))
+    return found
+
+
+def _is_of(step: Step, call: Step) -> bool:
+    """Whether a step is the call that was asked for: by id where the step has one of its own, else by name."""
+    if step.call_id is not None and call.call_id is not None:
+        return step.call_id == call.call_id
+    return same_tool(step.name, call.name)
+
+
 # ------------------------------------------------------------------ repair
 
 
@@ -123,36 +149,58 @@ def needs_repair(step: Step) -> bool:
     return step.call_id is None or step.name is None or not isinstance(step.input, Mapping)
 
 
-def repaired(steps: Sequence[Step], asked: Sequence[tuple[int, Step]]) -> list[tuple[Step, int | None]]:
+def repaired(
+    steps: Sequence[Step], asked: Sequence[tuple[int, Step]], starts: Sequence[int]
+) -> list[tuple[Step, int | None]]:
     """Tool steps with what their spans lost, and the number of the model call that asked for each, where that is known.
 
-    A call is found by its id, else by name and order among those whose arguments do not contradict the step's: first
-    one that no other step is, then, for a further attempt, one that another step is.
+    A call is found by its id, else by name and order among those whose arguments do not contradict the step's: one that
+    no other step is, of the latest model call before it; for a further attempt also one that another step is. `starts`
+    are those of the model calls.
     """
     by_id = {call.call_id: (number, call) for number, call in asked if call.call_id is not None}
     taken = {id(by_id[s.call_id][1]) for s in steps if s.call_id in by_id}
+    by_name = _ByName(asked, taken, starts)
     found: list[tuple[Step, int | None]] = []
     for step in steps:
         match = by_id.get(step.call_id) if step.call_id is not None else None
         if match is None and step.name is not None:
-            match = _by_order(step, asked, taken)
+            match = by_name.take(step)
         found.append((step, None) if match is None else (_mend(step, match[1]), match[0]))
     return found
 
 
-def _by_order(step: Step, asked: Sequence[tuple[int, Step]], taken: set[int]) -> tuple[int, Step] | None:
-    again: tuple[int, Step] | None = None
-    for entry in asked:
-        call = entry[1]
-        if not same_tool(call.name, step.name) or not _agree(step.input, call.input):
-            continue
-        if step.call_id is not None and call.call_id is not None:
-            continue
-        if id(call) not in taken:
-            taken.add(id(call))
-            return entry
-        again = again or entry
-    return again
+class _ByName:
+    """Calls asked for, by what the spellings of a tool's name have in common, in the order asked."""
+
+    def __init__(self, asked: Sequence[tuple[int, Step]], taken: set[int], starts: Sequence[int]) -> None:
+        self._starts = starts
+        self._open: dict[str, list[tuple[int, Step]]] = {}
+        self._taken: dict[str, list[tuple[int, Step]]] = {}
+        for entry in asked:
+            if entry[1].name is not None:
+                kept = self._taken if id(entry[1]) in taken else self._open
+                kept.setdefault(last_part(entry[1].name), []).append(entry)
+
+    def take(self, step: Step) -> tuple[int, Step] | None:
+        name = last_part(step.name or "")
+        entries = self._open.get(name, [])
+        latest = bisect_right(self._starts, step.start_ns or 0)  # model calls that had started by then
+        split = bisect_left(entries, latest, key=lambda e: e[0])
+        before, after = entries[max(0, split - _LOOK) : split], entries[split : split + _LOOK]
+        nearest = sorted(before, key=lambda e: -e[0])  # of one model call in the order asked
+        for entry in (*nearest, *after):
+            if _fits(step, entry[1]):
+                entries.remove(entry)
+                self._taken.setdefault(name, []).append(entry)
+                return entry
+        return next((e for e in reversed(self._taken.get(name, [])[-_LOOK:]) if _fits(step, e[1])), None)
+
+
+def _fits(step: Step, call: Step) -> bool:
+    if step.call_id is not None and call.call_id is not None:
+        return False  # they were compared by id
+    return same_tool(call.name, step.name) and _agree(step.input, call.input)
 
 
 def _agree(held: Any, asked: Any) -> bool:

@@ -99,6 +99,13 @@ def same_tool(a: str | None, b: str | None) -> bool:
     return any(longer.endswith(separator + shorter) for separator in _SEPARATORS)
 
 
+def last_part(name: str) -> str:
+    """What all spellings of a tool's name end with."""
+    for separator in _SEPARATORS:
+        name = name.rpartition(separator)[2]
+    return name
+
+
 # ------------------------------------------------------------------ model calls
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from onpath.conventions.table import LOSES_FAILED
 from onpath.steps import attempts
 from onpath.steps.agents import agent_name
-from onpath.steps.asked import asked_for, needs_repair, repaired, without_spans
+from onpath.steps.asked import asked_for, lost, needs_repair, repaired, without_spans
 from onpath.steps.build import build
 from onpath.steps.model import Step
 from onpath.steps.tree import Node, order, walk
@@ -75,9 +76,11 @@ def own_entries(members: Members, smeared: frozenset[str]) -> list[Entry]:
         asked = asked_for(facts, results=False) if any(map(needs_repair, tools)) else []
         entries = [
             Entry(step, models[number] if number is not None else _asker(step, models))
-            for step, number in repaired(tools, asked)
+            for step, number in repaired(tools, asked, [m.step.start_ns or 0 for m in models])
         ]
         unseen = without_spans(facts)
+        if any(n.span.scope_name in LOSES_FAILED for n in members.calls if n.kind == "tool"):
+            unseen += lost(facts, [e.step for e in entries])
     else:
         entries, unseen = [], asked_for(facts, results=True)
     if not models and not tools and members.agent is not None:
