@@ -38,30 +38,28 @@ def _suite(judged: Judged, workflow: str, results: list[ResultJson]) -> ElementT
 def _case(judged: Judged, result: ResultJson, evaluation: EvaluationJson) -> ElementTree.Element:
     name = f"{evaluation['name']} [{result['trace_id']} {result['span_id']}]"
     case = ElementTree.Element("testcase", name=_line(name), classname=_line(result["workflow"]), time="0")
-    file = judged.file_of(result)
-    if file:
-        case.set("file", _line(file))
     if evaluation["label"] == "pass":
         return case
     said = _line(what_failed(evaluation))
     if "error_type" in evaluation:
-        _put(case, "error", said, evaluation)
+        _put(case, "error", said, evaluation, judged.file_of(result))
     elif judged.failed(evaluation["label"]):
-        _put(case, "failure", said, evaluation)
+        _put(case, "failure", said, evaluation, judged.file_of(result))
     else:
         ElementTree.SubElement(case, "skipped", message=said)
     return case
 
 
-def _put(case: ElementTree.Element, tag: str, message: str, evaluation: EvaluationJson) -> None:
+def _put(case: ElementTree.Element, tag: str, message: str, evaluation: EvaluationJson, file: str | None) -> None:
     kind = evaluation.get("error_type") or evaluation["label"]
     element = ElementTree.SubElement(case, tag, message=message, type=_line(kind))
-    element.text = "\n".join(_line(line) for line in _lines(evaluation))
+    element.text = "\n".join(_line(line) for line in _lines(evaluation, file))
 
 
-def _lines(evaluation: EvaluationJson) -> list[str]:
+def _lines(evaluation: EvaluationJson, file: str | None) -> list[str]:
     score = score_text(evaluation["score"])
-    lines = [f"score {score}"] if score else []
+    lines = [f"in {file}"] if file else []
+    lines += [f"score {score}"] if score else []
     lines += evaluation["explanation"].splitlines()
     for finding in evaluation["findings"]:
         spans = f" (span {', '.join(finding['span_ids'])})" if finding["span_ids"] else ""
