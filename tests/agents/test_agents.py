@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.agents.conftest import ResultOf, StepsOf
 from tests.agents.programs import refund
 from tests.agents.support.programs import FRAMEWORKS, Run
-from tests.support.collector import Collector, Result
-from tests.support.onpath import steps_of_runs
 from tests.support.otlp_sink import OtlpSink
 from tests.support.waiting import until
 
@@ -24,7 +23,6 @@ EVENT = "gen_ai.evaluation.result"
 pytestmark = pytest.mark.agents
 
 Runs = Callable[[str], dict[str, Run]]
-Spanwise = Callable[[Run], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -48,34 +46,6 @@ everywhere = pytest.mark.parametrize("framework", FRAMEWORKS)
 always = pytest.mark.parametrize("scenario", refund.SCENARIOS)
 
 
-@pytest.fixture(scope="session")
-def result_of(collector: Collector) -> Callable[[Run], Result]:
-    def result(run: Run) -> Result:
-        found = collector.wait_for(lambda result: result["service"] == run.service)
-        assert len(found) == 1, f"{run.service} has {len(found)} results"
-        return found[0]
-
-    return result
-
-
-@pytest.fixture(scope="session")
-def steps_of(
-    downstream: OtlpSink, result_of: Callable[[Run], Result], tmp_path_factory: pytest.TempPathFactory
-) -> Spanwise:
-    """What `onpath steps` reads of a run from all that went downstream, results too."""
-    seen: dict[str, dict[str, Any]] = {}
-    file = tmp_path_factory.mktemp("downstream") / "traces.pb"
-
-    def steps(run: Run) -> dict[str, Any]:
-        trace_id = result_of(run)["trace_id"]
-        if trace_id not in seen:
-            file.write_bytes(b"".join(downstream.requests("trace")))  # messages one after another are one, merged
-            seen.update(steps_of_runs([file]))
-        return seen[trace_id]
-
-    return steps
-
-
 @always
 @everywhere
 def test_it_runs_and_its_exporter_has_nothing_to_complain_about(runs_of: Runs, framework: str, scenario: str) -> None:
@@ -87,7 +57,7 @@ def test_it_runs_and_its_exporter_has_nothing_to_complain_about(runs_of: Runs, f
 @always
 @everywhere
 def test_it_gets_the_verdict_it_deserves(
-    runs_of: Runs, result_of: Callable[[Run], Result], steps_of: Spanwise, framework: str, scenario: str
+    runs_of: Runs, result_of: ResultOf, steps_of: StepsOf, framework: str, scenario: str
 ) -> None:
     run, deserved = runs_of(framework)[scenario], DESERVED[scenario]
     result = result_of(run)
@@ -104,7 +74,7 @@ def test_it_gets_the_verdict_it_deserves(
 
 @always
 @everywhere
-def test_its_spans_say_what_its_tools_did(runs_of: Runs, steps_of: Spanwise, framework: str, scenario: str) -> None:
+def test_its_spans_say_what_its_tools_did(runs_of: Runs, steps_of: StepsOf, framework: str, scenario: str) -> None:
     run = runs_of(framework)[scenario]
     steps = steps_of(run)["steps"]
     tools = [step for step in steps if step["kind"] == "tool"]
@@ -123,7 +93,7 @@ def test_calls_asked_for_at_once_ran_at_once(runs_of: Runs, framework: str) -> N
 
 
 @everywhere
-def test_a_retry_is_a_second_attempt_at_one_call(runs_of: Runs, steps_of: Spanwise, framework: str) -> None:
+def test_a_retry_is_a_second_attempt_at_one_call(runs_of: Runs, steps_of: StepsOf, framework: str) -> None:
     steps = steps_of(runs_of(framework)["retry"])["steps"]
     first, second = (step["attempt"] for step in steps if step["name"] == "check_balance")
     assert first["group"] == second["group"]
@@ -132,7 +102,7 @@ def test_a_retry_is_a_second_attempt_at_one_call(runs_of: Runs, steps_of: Spanwi
 
 @everywhere
 def test_its_results_follow_its_spans_downstream(
-    runs_of: Runs, result_of: Callable[[Run], Result], downstream: OtlpSink, framework: str
+    runs_of: Runs, result_of: ResultOf, downstream: OtlpSink, framework: str
 ) -> None:
     result = result_of(runs_of(framework)["skipped"])
     trace_id = bytes.fromhex(result["trace_id"])

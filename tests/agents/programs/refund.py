@@ -27,6 +27,11 @@ FRAUD: Call = ("check_fraud", {"customer_id": "C-1001"})
 OVERRIDE: Call = ("override_limit", {"customer_id": "C-1001", "limit": 10000})
 PAYMENT: Call = ("process_payment", {"customer_id": "C-1001", "amount": 49.99})
 RECEIPT: Call = ("send_receipt", {"email": "ada@example.com"})
+FILED = "R-5001"  # what file_refund calls the record that it files
+FILE: Call = ("file_refund", {"customer_id": "C-1001", "amount": 49.99, "reason": "arrived broken"})
+FILED_BEFORE = "R-4000"  # a record of another customer
+READ: Call = ("read_refund", {"refund_id": FILED})
+READ_ANOTHER: Call = ("read_refund", {"refund_id": FILED_BEFORE})
 
 SCENARIOS: dict[str, list[list[Call]]] = {
     "good": [[LOOKUP], [BALANCE], [PAYMENT], [RECEIPT]],
@@ -36,14 +41,23 @@ SCENARIOS: dict[str, list[list[Call]]] = {
     "retry": [[LOOKUP], [BALANCE], [BALANCE], [PAYMENT], [RECEIPT]],
     "failed": [[LOOKUP], [BALANCE], [PAYMENT], [RECEIPT]],
 }
+# A refund is filed and read back by the id that filing it gave.
+FILING_SCENARIOS: dict[str, list[list[Call]]] = {
+    "filed": [[FILE], [READ]],
+    "field_dropped": [[FILE], [READ]],
+    "another_read": [[FILE], [READ_ANOTHER]],
+    "read_too_early": [[FILE, READ]],
+}
+SCRIPTS = {**SCENARIOS, **FILING_SCENARIOS}
+TOGETHER = ("parallel", "read_too_early")  # two calls of a turn wait for each other
 FAILURES = {"retry": 1, "failed": 1}  # how many calls of check_balance fail in a scenario
 SECONDS = 0.02  # how long a tool works
-PATIENCE = 10  # seconds that a call of the parallel turn waits for the other one
+PATIENCE = 10  # seconds that a call waits for the other one of its turn
 
 
 def asked_for(scenario: str, calls_so_far: int) -> list[Call]:
     """What the model asks for after `calls_so_far` calls; nothing when it is done."""
-    for turn in SCENARIOS[scenario]:
+    for turn in SCRIPTS[scenario]:
         if calls_so_far <= 0:
             return turn
         calls_so_far -= len(turn)
@@ -90,7 +104,8 @@ class RefundTools:
     def __init__(self, scenario: str, error: type[Exception] = BankError) -> None:
         self.ledger = Ledger()
         failures = FAILURES.get(scenario, 0)
-        together = threading.Barrier(2 if scenario == "parallel" else 1)
+        together = threading.Barrier(2 if scenario in TOGETHER else 1)
+        records = {FILED_BEFORE: {"customer_id": "C-2002", "amount": 12.0, "reason": "never came"}}
 
         def work(at_once: bool = False) -> None:
             """With `at_once` it ends only when the other call of the turn runs too, so that both surely overlap."""
@@ -132,13 +147,26 @@ class RefundTools:
             work()
             return f"receipt sent to {email}"
 
-        tools = (lookup_customer, check_balance, check_fraud, override_limit, process_payment, send_receipt)
-        self.all = [self.ledger.keeps(tool) for tool in tools]
+        def file_refund(customer_id: str, amount: float, reason: str) -> dict[str, Any]:
+            """File a refund; tells the id of its record."""
+            records[FILED] = {"customer_id": customer_id, "amount": amount, "reason": reason}
+            if scenario == "field_dropped":
+                del records[FILED]["reason"]
+            work(at_once=True)  # once it is filed: who reads at once finds it
+            return {"refund_id": FILED, "filed": True}
+
+        def read_refund(refund_id: str) -> dict[str, Any]:
+            """Read the record of a refund."""
+            work(at_once=True)
+            return {"refund_id": refund_id, **records[refund_id]}
+
+        paying = (lookup_customer, check_balance, check_fraud, override_limit, process_payment, send_receipt)
+        self.all = [self.ledger.keeps(tool) for tool in (*paying, file_refund, read_refund)]
         self.by_name = {tool.__name__: tool for tool in self.all}
 
 
 def scenario() -> str:
     """The program's one argument."""
-    if len(sys.argv) != 2 or sys.argv[1] not in SCENARIOS:
-        sys.exit(f"usage: {sys.argv[0]} {'|'.join(SCENARIOS)}")
+    if len(sys.argv) != 2 or sys.argv[1] not in SCRIPTS:
+        sys.exit(f"usage: {sys.argv[0]} {'|'.join(SCRIPTS)}")
     return sys.argv[1]

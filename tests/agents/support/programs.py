@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,16 +40,16 @@ class Run:
 
     @property
     def model_calls(self) -> int:
-        return len(refund.SCENARIOS[self.scenario]) + 1
+        return len(refund.SCRIPTS[self.scenario]) + 1
 
     def __str__(self) -> str:
         return f"{self.service} ended with {self.code} after {self.seconds:.1f} s\n{self.stdout}\n{self.stderr}"
 
 
-def run(framework: str, scenario: str, endpoint: str, openai: str, *, label: str = "") -> Run:
-    """Raises venvs.Unavailable when the environment can't be had."""
+def run(framework: str, scenario: str, endpoint: str, openai: str, *, task: str = "refund", label: str = "") -> Run:
+    """Workflows tell tasks apart by the service's name. Raises venvs.Unavailable when there is no environment."""
     python = python_of(framework)
-    service = f"refund-{framework}-{scenario}{label}"
+    service = f"{task}-{framework}-{scenario}{label}"
     command = [str(python), str(PROGRAMS / f"refund_{framework}.py"), scenario]
     if framework == "distro":
         command.insert(0, str(python.parent / "opentelemetry-instrument"))
@@ -59,11 +59,18 @@ def run(framework: str, scenario: str, endpoint: str, openai: str, *, label: str
     return Run(service, scenario, done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 
 
-def run_all(framework: str, endpoint: str, openai: str) -> dict[str, Run]:
+def run_all(
+    framework: str,
+    endpoint: str,
+    openai: str,
+    scenarios: Iterable[str] = tuple(refund.SCENARIOS),
+    *,
+    task: str = "refund",
+) -> dict[str, Run]:
     """Every scenario, as many at a time as there are cores to count on. Raises venvs.Unavailable."""
     python_of(framework)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        futures = {name: pool.submit(run, framework, name, endpoint, openai) for name in refund.SCENARIOS}
+        futures = {name: pool.submit(run, framework, name, endpoint, openai, task=task) for name in scenarios}
         return {name: future.result() for name, future in futures.items()}
 
 
