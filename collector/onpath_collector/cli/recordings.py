@@ -21,31 +21,37 @@ class _Unreadable(Exception):
     def __init__(self, at: int, problem: str) -> None:
         super().__init__(problem)
         self.at = at
+        self.messages = 0  # read before it
 
 
 def read(data: bytes, name: str) -> Recording:
     """All spans and log records of a recording, in the order they stand there. Raises RecordingError.
 
-    The error tells the place up to which the best of the readings came.
+    The error is that of the framing in which most messages could be read.
     """
-    best: _Unreadable | None = None
+    errors = []
     for framing in _FRAMINGS:
         try:
             return _recording(framing(data))
         except _Unreadable as error:
-            if best is None or error.at > best.at:
-                best = error
-    assert best is not None
+            errors.append(error)
+    best = max(errors, key=lambda e: e.messages)  # the first of equals: one message alone
     raise RecordingError(f"{name}: no OTLP protobuf at byte {best.at}: {best}")
 
 
 def _recording(messages: Iterator[tuple[int, bytes]]) -> Recording:
     recording = Recording()
-    for at, message in messages:
-        try:
-            recording.extend(Recording(*decode_recorded(message)))
-        except DecodeError as error:
-            raise _Unreadable(at, str(error)) from None
+    read = 0
+    try:
+        for at, message in messages:
+            try:
+                recording.extend(Recording(*decode_recorded(message)))
+            except DecodeError as error:
+                raise _Unreadable(at, str(error)) from None
+            read += 1
+    except _Unreadable as error:
+        error.messages = read
+        raise
     return recording
 
 
