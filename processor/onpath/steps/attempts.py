@@ -11,34 +11,40 @@ from onpath.steps.model import NOT_CAPTURED, Attempt, Step
 
 
 def group(steps: Sequence[Step], name: Callable[[Step], str | None] = lambda s: s.name) -> tuple[Step, ...]:
-    """The same steps in the same order, each tool call that ran with its `attempt`.
+    """The same steps in the same order, each tool call that ran with its `attempt`; see `attempts_of`."""
+    found = attempts_of(steps, [name(step) for step in steps])
+    return tuple(s if s.attempt == a else replace(s, attempt=a) for s, a in zip(steps, found, strict=True))
+
+
+def attempts_of(steps: Sequence[Step], names: Sequence[str | None]) -> list[Attempt | None]:
+    """Which attempt each step is, by the names to compare by.
 
     A call joins the group of the latest earlier call with the same name and equal arguments when that call had failed
     and had ended by the time this one starts; otherwise it opens a group. Without times the order of the steps decides.
     Groups count from 0 in order of their first attempt. Steps of other kinds, and calls that never ran, have none; a
-    call without a name is nobody's retry. `name` gives the name to compare by.
+    call without a name is nobody's retry.
     """
-    latest: dict[Hashable, Step] = {}
+    calls = [step.kind == "tool" and step.ran for step in steps]
+    # arguments are compared only where a call of that name failed: elsewhere every call is another one
+    failing = {n for n, step, call in zip(names, steps, calls, strict=True) if call and step.failed and n is not None}
+    latest: dict[Hashable, tuple[Step, int]] = {}
     sizes: list[int] = []
-    grouped: list[Step] = []
-    for step in steps:
-        if step.kind != "tool" or not step.ran:
-            grouped.append(step if step.attempt is None else replace(step, attempt=None))
+    found: list[Attempt | None] = []
+    for step, called, call in zip(steps, names, calls, strict=True):
+        if not call:
+            found.append(None)
             continue
-        called = name(step)
-        key = None if called is None else (called, arguments_key(step))
-        before = None if key is None else latest.get(key)
-        if before is not None and before.attempt is not None and before.failed and _ended_by(before, step):
-            number = before.attempt.group
+        key = (called, arguments_key(step)) if called in failing else None
+        before, number = latest.get(key, (None, -1))
+        if before is not None and before.failed and _ended_by(before, step):
             sizes[number] += 1
         else:
             number = len(sizes)
             sizes.append(1)
-        step = replace(step, attempt=Attempt(number, sizes[number]))
-        grouped.append(step)
+        found.append(Attempt(number, sizes[number]))
         if key is not None:
-            latest[key] = step
-    return tuple(grouped)
+            latest[key] = (step, number)
+    return found
 
 
 def arguments_key(step: Step) -> Hashable:

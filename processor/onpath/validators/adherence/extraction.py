@@ -101,18 +101,14 @@ def _asked_for_no_tool(model_calls: Sequence[Step]) -> bool:
 def _of_calls(
     calls: Sequence[Step], source: Found, names: Names, prohibited: Sequence[str], count_failed: bool
 ) -> Extraction:
-    def name_of(step: Step) -> str | None:
-        if step.name is None or not step.name.strip() or is_redacted(step.name):
-            return None
-        return names.shown(step.name)
-
-    groups: dict[int, list[Step]] = {}
-    for step in attempts.group(calls, name_of):
-        if step.attempt is not None:
-            steps = groups.pop(step.attempt.group, [])
-            steps.append(step)
-            groups[step.attempt.group] = steps  # taken out and put back: the place is that of the last attempt
-    entries = [Entry(name_of(made[0]), tuple(made)) for made in groups.values()]
+    called = [_name(step, names) for step in calls]
+    groups: dict[int, tuple[str | None, list[Step]]] = {}
+    for step, name, attempt in zip(calls, called, attempts.attempts_of(calls, called), strict=True):
+        if attempt is not None:
+            first, made = groups.pop(attempt.group, (name, []))
+            made.append(step)
+            groups[attempt.group] = (first, made)  # taken out and put back: the place is that of the last attempt
+    entries = [Entry(name, tuple(made)) for name, made in groups.values()]
     counted = [e for e in entries if not e.failed or count_failed or e.name in prohibited]
     failed = [e for e in entries if e.failed and not count_failed and e.name not in prohibited]
     return Extraction(
@@ -120,7 +116,14 @@ def _of_calls(
         tuple(e.name for e in counted),
         entries=tuple(counted),
         failed=tuple(failed),
-        waiting=tuple(name_of(s) for s in calls if not s.ran),
+        waiting=tuple(name for step, name in zip(calls, called, strict=True) if not step.ran),
         retries=sum(len(e.steps) - 1 for e in entries),
         reason="tool_names_not_captured" if any(e.name is None for e in entries) else None,
     )
+
+
+def _name(step: Step, names: Names) -> str | None:
+    """The name as it is shown, None where it was not captured."""
+    if step.name is None or not step.name.strip() or is_redacted(step.name):
+        return None
+    return names.shown(step.name)
