@@ -4,10 +4,10 @@ Received bytes -> `split` -> one Chunk of bytes and small tuples a trace -> the 
 Protobuf messages never leave this package: a retained sub-message keeps its whole request in memory.
 """
 
-from onpath_collector.otlp.decode import decode
+from onpath_collector.otlp.decoding import decode
 from onpath_collector.otlp.items import count_items
 from onpath_collector.otlp.recorded import decode_recorded
-from onpath_collector.otlp.split import (
+from onpath_collector.otlp.splitting import (
     COMPLETE,
     Batch,
     Chunk,

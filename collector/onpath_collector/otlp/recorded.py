@@ -9,8 +9,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from onpath.model import LogRecord, Span
-from onpath_collector.otlp.decode import decode
-from onpath_collector.otlp.split import fault_of
+from onpath_collector.otlp.decoding import decode
+from onpath_collector.otlp.splitting import fault_of
 from onpath_collector.otlp.wire import DecodeError, parse
 
 

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN
-from onpath_collector.otlp.decode import attributes_of
+from onpath_collector.otlp.decoding import attributes_of
 from onpath_collector.otlp.wire import by_trace, parse
 
 COMPLETE: Final = "onpath.trace.complete"  # attribute with which a sender marks its trace as complete
