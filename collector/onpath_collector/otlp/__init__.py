@@ -6,6 +6,7 @@ Protobuf messages never leave this package: a retained sub-message keeps its who
 
 from onpath_collector.otlp.decoding import decode
 from onpath_collector.otlp.items import count_items
+from onpath_collector.otlp.json import from_json, most_memory
 from onpath_collector.otlp.recorded import decode_recorded
 from onpath_collector.otlp.splitting import (
     COMPLETE,
@@ -30,6 +31,8 @@ __all__ = [
     "count_items",
     "decode",
     "decode_recorded",
+    "from_json",
+    "most_memory",
     "split",
     "split_logs",
 ]
