@@ -136,7 +136,8 @@ class Service:
             policy = await asyncio.to_thread(self._source.load)
         except PolicyError as error:
             for problem in error.problems:
-                log.error("onpath: %s", problem)
+                for line in f"onpath: {problem}".splitlines():  # as `onpath validate` prints it; records have no breaks
+                    log.error("%s", line)
             log.error("the policy was not reloaded; the one before stays in force")
             return False
         self.policy = policy
