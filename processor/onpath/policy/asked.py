@@ -102,9 +102,8 @@ class Asked:
     def _plan(self, raw: object, at: str, faults: Problems) -> Iterator[Check]:
         below = Problems()
         if isinstance(raw, dict):
-            raw, found = take_in(self.source, raw, self.at + at + "/plan!")
-            below.errors += found
-        plan = None if raw is None else load_plan(raw, below, strict_inputs=self.strict_inputs)
+            raw, below.errors[:] = take_in(self.source, raw, self.at + at + "/plan!")
+        plan = load_plan(raw, below, strict_inputs=self.strict_inputs) if not below.errors else None
         faults.absorb(below, "/plan!")
         if plan is not None:
             yield Check(key="plan!", validator=replace(plan, principal=self.principal))

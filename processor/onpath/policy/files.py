@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from onpath.policy.problems import Problem
+from onpath.policy.problems import Problem, pointer
 from onpath.policy.yaml import Document, read_text
 
 ENDINGS: Final = (".yaml", ".yml", ".json", ".jsonc")
@@ -104,6 +104,17 @@ def take_in(source: Source, plan: Mapping[str, Any], at: str) -> tuple[Mapping[s
     source.contracts[at + "/contract"] = document
     source.contract_paths.add(path)
     return {**plan, "contract": document.data}, list(document.problems)
+
+
+def with_contracts(source: Source, raw: Any, at: str) -> Any:
+    """What stands at a pointer, with the content of the contracts that were taken in below it."""
+    if at in source.contracts:
+        return source.contracts[at].data
+    if not any(mount.startswith(at + "/") for mount in source.contracts):
+        return raw
+    if isinstance(raw, dict):
+        return {key: with_contracts(source, inner, at + pointer(key)) for key, inner in raw.items()}
+    return [with_contracts(source, inner, at + pointer(index)) for index, inner in enumerate(raw)]
 
 
 def _as_plan_fault(message: str) -> str:

@@ -80,9 +80,10 @@ def _listed(items: list[Any], stem: str, at: str, defaults: Mapping[str, Any], p
 
 def _steps_file(data: Mapping[str, Any], stem: str) -> Entry:
     """Keys of a workflow stay with the workflow, everything else is the check's: what it doesn't know is an error."""
-    beside = [key for key in data if key in (*OWN, *VALIDATORS) and key not in (*_OF_STEPS, "adherence")]
+    workflows = (*OWN, *VALIDATORS, *SCOPE_TREES)
+    beside = [key for key in data if key in workflows and key not in (*_OF_STEPS, "adherence")]
     check = {key: value for key, value in data.items() if key not in beside}
-    return Entry({**{key: data[key] for key in beside}, "adherence": check}, "", stem, moved={"/adherence": ""})
+    return Entry({"adherence": check, **{key: data[key] for key in beside}}, "", stem, moved={"/adherence": ""})
 
 
 def _misspelt(data: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from onpath.globs import Glob
 from onpath.policy.asked import OWN, SCOPE_TREES, VALIDATORS, Asked, refuse_equal_names
-from onpath.policy.files import Source
+from onpath.policy.files import Source, with_contracts
 from onpath.policy.fingerprint import meaning
 from onpath.policy.flow import load_tree
 from onpath.policy.forms import Entry
@@ -63,7 +63,8 @@ def load_workflow(source: Source, entry: Entry, problems: Problems, strict_input
         capture_content=model.capture_content,
         checks=checks,
     )
-    asked = {key: value for key, value in raw.items() if key not in OWN or key == "checks"}
+    written = with_contracts(source, raw, entry.at)
+    asked = {key: value for key, value in written.items() if key not in OWN or key == "checks"}
     return Loaded(workflow, meaning(model.name, model, raw.get("match"), prompt, asked))
 
 
