@@ -80,6 +80,16 @@ def test_only_two_release_reasons_are_complete() -> None:
     assert not Trace([span(1), span(2, 9)], release_reason="marked").complete
 
 
+def test_who_saw_every_start_knows_where_steps_may_be_missing() -> None:
+    unseen, seen = (Trace([span(1)], release_reason="max_age", starts_seen=s) for s in (None, True))
+    assert (unseen.complete, unseen.missing_parent) == (False, True)
+    assert (seen.complete, seen.missing_parent) == (False, False)
+    assert Trace([span(1)], starts_seen=True).complete
+    gone = Trace([span(1)], release_reason="root_ended", starts_seen=False)
+    assert (gone.complete, gone.missing_parent) == (False, True)
+    assert Trace([span(1), span(2, 9)], starts_seen=True).missing_parent
+
+
 def test_a_loop_is_cut_at_its_earliest_span() -> None:
     trace = Trace([span(1, 3, 2), span(2, 1, 3), span(3, 2, 1), span(4, 2, 4)])
     assert names(trace.roots) == ["s3"]

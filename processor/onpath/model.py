@@ -127,10 +127,13 @@ class Trace:
     spans that are their own ancestors the earliest one becomes a root, so the forest always is one. Of two records with
     the same trace and span id, one is kept: the one that ends later, else the greater by content, so that the order of
     arrival never matters.
+
+    `starts_seen`: only who watches spans from inside their process knows. True: every span that has started is here,
+    so what is missing can only come later. False: spans are known to be gone, so the trace is never complete.
     """
 
     __slots__ = ("_children", "_parents", "complete", "duplicates", "logs", "orphans", "release_reason", "roots",
-                 "session", "spans")  # fmt: skip
+                 "session", "spans", "starts_seen")  # fmt: skip
 
     def __init__(
         self,
@@ -139,6 +142,7 @@ class Trace:
         *,
         session: str | None = None,
         release_reason: str | None = None,
+        starts_seen: bool | None = None,
     ) -> None:
         """`release_reason` is the buffer's; None (offline) is `root_ended` when nothing is missing, else `idle`."""
         known: dict[tuple[str, str], Span] = {}
@@ -158,7 +162,9 @@ class Trace:
         if release_reason is None:
             release_reason = "root_ended" if self.roots and not self.orphans else "idle"
         self.release_reason = release_reason
-        self.complete = release_reason in ("root_ended", "marked") and not self.orphans
+        self.starts_seen = starts_seen
+        ended = release_reason in ("root_ended", "marked")
+        self.complete = ended and not self.orphans and starts_seen is not False
 
     def _link(self, known: Mapping[tuple[str, str], Span]) -> None:
         parents: dict[Span, Span] = {}
@@ -210,7 +216,7 @@ class Trace:
     @property
     def missing_parent(self) -> bool:
         """Whether steps may be missing anywhere, not only after the last one seen (flow.md section 11)."""
-        return bool(self.orphans) or not self.complete
+        return bool(self.orphans) or not (self.complete or self.starts_seen)
 
     def parent(self, span: Span) -> Span | None:
         return self._parents.get(span)
