@@ -115,7 +115,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
         ("seq!: [a]\nagent:", "p.yaml:2:1: /agent: expected text, got null"),
         ("seq!: [a]\nmatch: null", "p.yaml:2:1: /match: expected a mapping, got null"),
         ("seq!: [a]\nchecks: {}", "p.yaml:2:1: /checks: expected a list of checks, got a mapping"),
-        ("seq!: [a]\nchecks: []", "p.yaml:2:1: /checks: expected a list of checks, got a list that is empty"),
+        ("checks: []", "p.yaml:1:1: nothing is asked here; give it a validator, such as `adherence` or `seq!`"),
         (f"seq!: [a]\nname: {'x' * 101}", "p.yaml:2:1: /name: expected at most 100 characters, got 101"),
         ("seq!: [a]\nname: ''", "p.yaml:2:1: /name: expected text that is not empty"),
         ('seq!: [a]\nname: "a\\u2028b"', "p.yaml:2:1: /name: a name has no line breaks"),

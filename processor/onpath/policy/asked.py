@@ -40,14 +40,13 @@ class Asked:
         found = [(check, pointer(check.key)) for check in self._validators(entry, "")]
         if "checks" in entry:
             found += self._named(entry["checks"])
-        elif not _asking(entry):
+        if not _asking(entry) and not entry.get("checks"):
             self.problems.error("", _NOTHING)
         return found
 
     def _named(self, raw: object) -> Iterator[tuple[Check, str]]:
-        if not isinstance(raw, list) or not raw:
-            said = "a list that is empty" if raw == [] else kind_of(raw)
-            self.problems.error("/checks", f"expected a list of checks, got {said}")
+        if not isinstance(raw, list):
+            self.problems.error("/checks", f"expected a list of checks, got {kind_of(raw)}")
             return
         for index, item in enumerate(raw):
             at = pointer("checks", index)

@@ -122,7 +122,7 @@ class ValueTree(BaseModel):
     """What must hold of a value: validators, and under any other key what must hold of that part of it."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra=_known_words)
-    __pydantic_extra__: dict[str, ValueTree | list[ValueTree]]
+    __pydantic_extra__: dict[str, ValueTrees]  # the name of the class itself would be the class without validators
 
 
 ValueTrees: TypeAlias = ValueTree | list[ValueTree]
@@ -247,7 +247,7 @@ class WorkflowSchema(_Asked, ScopeTree, WorkflowModel):
     model_config = ConfigDict(extra="allow", json_schema_extra=_known_words)
 
     match: MatchSchema = Field(default=MatchSchema(), description="which traces it is about")
-    checks: list[CheckSchema] = _optional("more validators, each with a name", min_length=1)
+    checks: list[CheckSchema] = _optional("more validators, each with a name")
     runnable: Any = _optional("kept, without effect")
     params: Any = _optional("kept; `prompt` ties the entry to the runs of that prompt")
     tags: Any = _optional("kept, without effect")
