@@ -75,7 +75,7 @@ def judge(run: Run) -> dict[str, str]:
 
 
 def _compared(run: Run, seen: Sequence[Scope]) -> dict[str, str]:
-    wanted = [c for c in run.truth["tool_calls"]]
+    wanted = list(run.truth["tool_calls"])
     asked = {c["tool"] for c in wanted}
     aside = (_DELEGATES if run.scenario.startswith("multi") else set()) - asked
     calls = [s for s in together(seen, "tool") if s.name not in aside and not _FRAMEWORK.fullmatch(s.name or "")]

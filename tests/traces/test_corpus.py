@@ -21,8 +21,8 @@ RUNS = list(runs(RECORDINGS)) if RECORDINGS.is_dir() else []
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "js/traceloop-langgraph/retry": (
         {"names", "failures", "arguments", "parallel"},
-        "the failed call's span names only a class that stands for any tool; its name stood in the result it never gave, "
-        "and the model's messages hold empty texts in place of the calls",
+        "the failed call's span names only a class that stands for any tool; its name stands in results alone, and it "
+        "gave none; the model's messages hold empty texts in place of the calls",
     ),
     "js/oaiagents-openinference-openai/retry": (
         {"failures"},

@@ -128,7 +128,10 @@ USAGE_JSON: Final[tuple[tuple[str, UsageReader], ...]] = tuple(
 EVENTS: Final[Mapping[str, EventReader]] = {name: read for family in _BY_VALUE for name, read in family.events.items()}
 CALLS: Final[Mapping[str, CallReader]] = {name: read for family in _BY_VALUE for name, read in family.calls.items()}
 LOSES_FAILED: Final = frozenset(scope for family in FAMILIES for scope in family.loses_failed)
-AFFIXES: Final = tuple(dict.fromkeys(pair for family in FAMILIES for pair in family.name_affixes))
+# The longest first: what says more about a name goes before what says less.
+AFFIXES: Final = tuple(
+    sorted({p for family in FAMILIES for p in family.name_affixes}, key=lambda p: (-len(p[0] + p[1]), p))
+)
 
 
 def claim_of(span: Span) -> Claim:

@@ -14,6 +14,7 @@ from onpath.steps.tree import Node, relink, standing, walk
 
 _SERVER: Final = 2  # OTLP span kind
 _SEPARATORS: Final = ("__", ".", "/", ":", "-")
+_NEAREST: Final = 16  # calls under way at the same time that one may belong to
 _NEAR: Final = 4  # spans between a tool's serving end and what received it
 
 
@@ -30,7 +31,27 @@ def merge_tool_calls(nodes: Sequence[Node], trace: Trace) -> list[Node]:
     for group in groups.values():
         if len(group) > 1:
             _take_beside(group, trace)
+    _take_orphans(relink(nodes), trace)
     return relink(nodes)
+
+
+def _take_orphans(nodes: Sequence[Node], trace: Trace) -> None:
+    """A serving end whose parent was not seen, inside the time of a call of that tool: most likely that call's."""
+    ends = {s for s in trace.orphans if s.kind == _SERVER or "mcp.method.name" in s.attributes}
+    if not ends:
+        return
+    earlier: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.kind != "tool":
+            continue
+        calls = earlier.setdefault(last_part(node.facts.tool_name() or ""), [])
+        if node.span in ends:
+            fitting = (c for c in reversed(calls[-_NEAREST:]) if c.holds(node))
+            call = next((c for c in fitting if same_tool(c.facts.tool_name(), node.facts.tool_name())), None)
+            if call is not None:
+                call.absorb(node)
+                continue
+        calls.append(node)
 
 
 def _take_nested(node: Node) -> None:
@@ -53,7 +74,7 @@ def _take_beside(group: Iterable[Node], trace: Trace) -> None:
     clients: list[Node] = []  # in order of start, so the last one that fits is the innermost
     for node in group:
         served = _is_served(node.span, node.parent, trace)
-        for client in reversed(clients[-16:]):
+        for client in reversed(clients[-_NEAREST:]):
             if not client.gone and client.holds(node) and _one_call(client, node, served):
                 client.absorb(node)
                 break
@@ -109,10 +130,10 @@ def last_part(name: str) -> str:
 # ------------------------------------------------------------------ model calls
 
 
-def merge_model_calls(nodes: Sequence[Node]) -> list[Node]:
+def merge_model_calls(nodes: Sequence[Node], trace: Trace) -> list[Node]:
     """Each model call as one node; a span around several of them is a loop and no call."""
     _take_stream_ends(nodes)
-    nodes = relink(nodes)
+    nodes = relink(nodes, moved=_place_orphans(nodes, trace))
     inside: dict[int, list[Node]] = {}
     again: list[Node] = []
     for node in reversed(walk(nodes)):
@@ -133,6 +154,23 @@ def merge_model_calls(nodes: Sequence[Node]) -> list[Node]:
     nodes = relink(nodes)
     _take_same_response(nodes)
     return relink(nodes)
+
+
+def _place_orphans(nodes: Sequence[Node], trace: Trace) -> bool:
+    """Puts a model call whose parent was not seen into the one of its instrumentation that holds its time, if any."""
+    orphans = set(trace.orphans)
+    earlier: dict[str, list[Node]] = {}
+    moved = False
+    for node in nodes if orphans else ():
+        if node.kind != "llm" or node.gone:
+            continue
+        calls = earlier.setdefault(node.span.scope_name, [])
+        if node.span in orphans:
+            node.parent = next((c for c in reversed(calls[-_NEAREST:]) if c.holds(node)), None)
+            moved = moved or node.parent is not None
+        if node.parent is None or node.span not in orphans:
+            calls.append(node)
+    return moved
 
 
 def _take_stream_ends(nodes: Sequence[Node]) -> None:

@@ -1,11 +1,12 @@
 """Settled nodes -> what belongs to each scope, as steps in order.
 
-Data flow: nodes -> `members_of`, what belongs to each agent -> `own_entries`, one a step with the model call that asked
-for it -> `in_order` -> `numbered` steps.
+Data flow: nodes -> `members_of`, what belongs to each agent -> `EntryMaker`, one entry a step with the model call that
+asked for it -> `in_order` -> `numbered` steps.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,8 @@ from onpath.steps import attempts
 from onpath.steps.agents import agent_name
 from onpath.steps.asked import asked_for, lost, needs_repair, repaired, without_spans
 from onpath.steps.build import build
+from onpath.steps.calls import same_tool
+from onpath.steps.facts import Facts
 from onpath.steps.model import Step
 from onpath.steps.tree import Node, order, walk
 
@@ -66,28 +69,70 @@ class Entry:
     node: Node | None = None
 
 
-def own_entries(members: Members, smeared: frozenset[str]) -> list[Entry]:
-    """The steps of one scope without the agents below it, in order; calls without times behind who asked for them."""
-    name = agent_name(members.agent) if members.agent is not None else None
-    models = [Entry(build(n, name, smeared), node=n) for n in members.calls if n.kind == "llm"]
-    facts = [n.facts for n in members.calls if n.kind == "llm"]
-    tools = [build(n, name, smeared) for n in members.calls if n.kind == "tool"]
-    if tools:
+class EntryMaker:
+    """Makes the entries of each scope of one trace."""
+
+    def __init__(self, nodes: Sequence[Node], smeared: frozenset[str]) -> None:
+        self._smeared = smeared
+        self._tools = [n for n in nodes if n.kind == "tool"]
+        self._agents_only = all(n.kind == "agent" for n in nodes)
+        self._ids: frozenset[str] | None = None
+
+    def entry(self, node: Node, agent: str | None) -> Entry:
+        return Entry(build(node, agent, self._smeared), node=node)
+
+    def own(self, members: Members) -> list[Entry]:
+        """The steps of one scope without the agents below it, in order; what has no times behind who asked for it."""
+        name = agent_name(members.agent) if members.agent is not None else None
+        models = [self.entry(n, name) for n in members.calls if n.kind == "llm"]
+        facts = [n.facts for n in members.calls if n.kind == "llm"]
+        tools = [build(n, name, self._smeared) for n in members.calls if n.kind == "tool"]
+        if tools:
+            entries, unseen = self._with_spans(members, models, facts, tools)
+        else:
+            entries, unseen = self._history(members, name), self._unrecorded(members, facts)
+        called = [Entry(replace(step, agent=name), models[number]) for number, step in unseen]
+        _give_times(called, members.turns, models)
+        return in_order([*models, *entries, *called])
+
+    def _with_spans(
+        self, members: Members, models: Sequence[Entry], facts: Sequence[Facts], tools: Sequence[Step]
+    ) -> tuple[list[Entry], list[tuple[int, Step]]]:
+        """Tool calls that have spans, mended; and those that have none although others have."""
         asked = asked_for(facts, results=False) if any(map(needs_repair, tools)) else []
+        starts = [m.step.start_ns or 0 for m in models]
         entries = [
-            Entry(step, models[number] if number is not None else _asker(step, models))
-            for step, number in repaired(tools, asked, [m.step.start_ns or 0 for m in models])
+            Entry(step, models[number] if number is not None else _asker(step.start_ns, models))
+            for step, number in repaired(tools, asked, starts)
         ]
         unseen = without_spans(facts)
         if any(n.span.scope_name in LOSES_FAILED for n in members.calls if n.kind == "tool"):
             unseen += lost(facts, [e.step for e in entries])
-    else:
-        entries, unseen = [], asked_for(facts, results=True)
-    if not models and not tools and members.agent is not None:
-        entries += [Entry(_named(s, name)) for _, s in asked_for([members.agent.facts], results=True)]
-    called = [Entry(_named(step, name), models[number]) for number, step in unseen]
-    _give_times(called, members.turns, models)
-    return in_order([*models, *entries, *called])
+        return entries, unseen
+
+    def _unrecorded(self, members: Members, facts: Sequence[Facts]) -> list[tuple[int, Step]]:
+        """Calls of a scope without tool spans: those that no span elsewhere in the trace is, and no agent below."""
+        asked = asked_for(facts, results=True)
+        if not asked:
+            return []
+        agents = [agent_name(a) for a in members.agents]
+        return [
+            (number, step)
+            for number, step in asked
+            if step.call_id not in self._recorded_ids() and not any(same_tool(step.name, a) for a in agents)
+        ]
+
+    def _recorded_ids(self) -> frozenset[str]:
+        if self._ids is None:
+            ids = (n.facts.text("call_id") or n.facts.result.call_id for n in self._tools)
+            self._ids = frozenset(i for i in ids if i is not None)
+        return self._ids
+
+    def _history(self, members: Members, name: str | None) -> list[Entry]:
+        """Where agents are all that was recorded: the calls in the messages on the agent's own span."""
+        if members.agent is None or not self._agents_only:
+            return []
+        return [Entry(replace(s, agent=name)) for _, s in asked_for([members.agent.facts], results=True)]
 
 
 def _give_times(called: Sequence[Entry], turns: Sequence[Node], models: Sequence[Entry]) -> None:
@@ -96,31 +141,17 @@ def _give_times(called: Sequence[Entry], turns: Sequence[Node], models: Sequence
     for entry in called:
         by_asker.setdefault(id(entry.asker), []).append(entry)
     for turn in turns:
-        probe = Step(kind="tool", name=None, start_ns=turn.start_ns)
-        asker = _asker(probe, models)
+        asker = _asker(turn.start_ns, models)
         asked = by_asker.pop(id(asker), []) if asker is not None else []
         if len(asked) == 1:
             ids = tuple(s.span_id for s in turn.spans)
-            asked[0].step = replace(
-                asked[0].step, start_ns=turn.start_ns, end_ns=turn.end_ns, span_ids=ids, source="spans"
-            )
+            asked[0].step = replace(asked[0].step, start_ns=turn.start_ns, end_ns=turn.end_ns, span_ids=ids)
 
 
-def _named(step: Step, agent: str | None) -> Step:
-    return replace(step, agent=agent)
-
-
-def _asker(step: Step, models: Sequence[Entry]) -> Entry | None:
+def _asker(start_ns: int | None, models: Sequence[Entry]) -> Entry | None:
     """The latest model call that had started before a tool call did."""
-    low, high = 0, len(models)
-    while low < high:
-        middle = (low + high) // 2
-        start = models[middle].step.start_ns
-        if start is not None and step.start_ns is not None and start <= step.start_ns:
-            low = middle + 1
-        else:
-            high = middle
-    return models[low - 1] if low else None
+    place = bisect_right(models, start_ns or 0, key=lambda m: m.step.start_ns or 0)
+    return models[place - 1] if place else None
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:

@@ -42,7 +42,7 @@ class Recognition:
             logs.setdefault((record.trace_id, record.span_id), []).append(record)
         grown = grow(trace, self._claims, logs)
         self.has_agent_activity = bool(grown)
-        nodes = merge_model_calls(merge_tool_calls(grown, trace))
+        nodes = merge_model_calls(merge_tool_calls(grown, trace), trace)
         self._nodes: list[Node] = settle_agents(nodes, trace, self._claims, logs)
         session = trace.session or session_of(trace.spans)
         smeared = _smeared(self._nodes)

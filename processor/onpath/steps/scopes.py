@@ -15,8 +15,8 @@ from onpath.globs import Glob
 from onpath.model import NOT_CAPTURED, STATUS_ERROR, Resource, Span, Trace
 from onpath.steps.agents import agent_name
 from onpath.steps.asked import recorded
-from onpath.steps.build import add_usage, build, model_of, other_span, shown_input, shown_output, usage_of
-from onpath.steps.entries import Entry, Members, in_order, members_of, numbered, own_entries
+from onpath.steps.build import add_usage, model_of, other_span, shown_input, shown_output, usage_of
+from onpath.steps.entries import Entry, EntryMaker, Members, in_order, members_of, numbered
 from onpath.steps.facts import Facts
 from onpath.steps.failures import status_of
 from onpath.steps.model import Nested, Scope, Step, StepError, Usage
@@ -40,7 +40,7 @@ class ScopeMaker:
         self._claims = claims
         self._logs = logs
         self._session = session
-        self._smeared = smeared
+        self._entry_maker = EntryMaker(nodes, smeared)
         self._nodes = nodes
         self._members = members_of(nodes)
         self._own: dict[Node | None, list[Entry]] = {}
@@ -114,12 +114,12 @@ class ScopeMaker:
                 if how == "flatten":
                     pending.append((self._members[agent], nested if then is None else then))
                 else:
-                    found.append(Entry(build(agent, name, self._smeared)))
+                    found.append(self._entry_maker.entry(agent, name))
         return in_order(found)
 
     def _own_of(self, members: Members) -> list[Entry]:
         if members.agent not in self._own:
-            self._own[members.agent] = own_entries(members, self._smeared)
+            self._own[members.agent] = self._entry_maker.own(members)
         return self._own[members.agent]
 
     def _scope(
