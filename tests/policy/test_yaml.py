@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onpath.policy.document import MAX_DEPTH, Document
 from onpath.policy.problems import pointer
-from onpath.policy.yaml import MAX_DEPTH, Document, read_text
+from onpath.policy.yaml import read_text
 
 
 def said(text: str, name: str = "p.yaml") -> list[str]:

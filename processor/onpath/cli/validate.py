@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
 import click
+
+from onpath.cli.text import printable
+from onpath.policy.model import Policy
 
 REFUSED: Final = 2
 # The keys of collector.md section 7: a file with one of them, and nothing to check a run by, is a configuration.
@@ -40,9 +43,10 @@ def command(ctx: click.Context, files: Sequence[str], json_schema: bool, no_stri
         raise click.UsageError("which files? onpath validate FILE...", ctx)
     configurations = [name for name in files if _is_configuration(Path(name))]
     policies = [name for name in files if name not in configurations]
-    codes = [_check_configuration(Path(name)) for name in configurations]
+    strict = not no_strict_inputs
+    codes = [_check_configuration(Path(name), strict_inputs=strict) for name in configurations]
     if policies:
-        codes.append(_check_policies(policies, strict_inputs=not no_strict_inputs))
+        codes.append(_check_policies(policies, strict_inputs=strict))
     ctx.exit(_worst(codes))
 
 
@@ -59,22 +63,33 @@ def _print_schema() -> None:
 
 
 def _check_policies(names: Sequence[str], *, strict_inputs: bool) -> int:
-    from onpath.policy.load import PolicyError, load_policy
+    from onpath.policy.load import load_policy
+
+    return _check(lambda: load_policy(names, strict_inputs=strict_inputs))
+
+
+def _check(load: Callable[[], Policy]) -> int:
+    """Loads a policy and prints what is wrong with it, or what it asks."""
+    from onpath.policy.load import PolicyError
     from onpath.policy.summary import summary
 
     try:
-        policy = load_policy(names, strict_inputs=strict_inputs)
+        policy = load()
     except PolicyError as error:
         _print_problems(error.problems)
         _print_problems(error.warnings, "warning: ")
         return error.exit_code
     _print_problems(policy.warnings, "warning: ")
     for line in summary(policy):
-        click.echo(line)
+        click.echo(printable(line))
     return 0
 
 
-def _check_configuration(path: Path) -> int:
+def _check_configuration(path: Path, *, strict_inputs: bool) -> int:
+    """The settings, by who knows them, and the policy that stands among them."""
+    from onpath.policy.files import read_file
+    from onpath.policy.load import load_document
+
     found = list(entry_points(group="onpath.configurations"))
     if not found:
         said = "a configuration of the collector; checking it needs `pip install 'onpath[collector]'`"
@@ -82,9 +97,14 @@ def _check_configuration(path: Path) -> int:
         return REFUSED
     problems = [problem for point in found for problem in point.load()(path)]
     _print_problems(problems)
-    if not problems:
-        click.echo(f"{path}: a good configuration of the collector")
-    return REFUSED if problems else 0
+    if problems:
+        return REFUSED
+    click.echo(f"{path}: a good configuration of the collector")
+    document = read_file(path)
+    inline = document.data.get("policy")
+    if not isinstance(inline, dict | list):
+        return 0
+    return _check(lambda: load_document(document.below("policy"), path.parent, strict_inputs=strict_inputs))
 
 
 def _is_configuration(path: Path) -> bool:
@@ -98,4 +118,5 @@ def _is_configuration(path: Path) -> bool:
 
 def _print_problems(problems: Sequence[object], prefix: str = "") -> None:
     for problem in problems:
-        click.echo(f"onpath: {prefix}{problem}", err=True)
+        first, *more = str(problem).splitlines()
+        click.echo("\n".join(printable(line) for line in (f"onpath: {prefix}{first}", *more)), err=True)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from onpath.policy.document import Document
 from onpath.policy.problems import Problem, pointer
-from onpath.policy.yaml import Document, read_text
+from onpath.policy.yaml import read_text
 
 ENDINGS: Final = (".yaml", ".yml", ".json", ".jsonc")
 

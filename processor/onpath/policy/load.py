@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from onpath.policy.document import Document
 from onpath.policy.files import Source, find, read_source
 from onpath.policy.fingerprint import fingerprint
 from onpath.policy.forms import entries_of
@@ -18,7 +19,7 @@ from onpath.policy.model import Policy
 from onpath.policy.problems import PolicyError as PolicyError
 from onpath.policy.problems import Problem, Problems
 from onpath.policy.workflow import Loaded, load_workflow
-from onpath.policy.yaml import Document, read_text
+from onpath.policy.yaml import read_text
 
 
 def load_policy(paths: Sequence[str | Path], *, strict_inputs: bool = True) -> Policy:
@@ -36,12 +37,17 @@ def load_policy(paths: Sequence[str | Path], *, strict_inputs: bool = True) -> P
 
 def load_text(text: str, name: str, folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
     """The policy in a text that lies, or would lie, under the file name `name` in `folder`. Raises PolicyError."""
-    return _load([Source(read_text(text, name), folder)], strict_inputs)
+    return load_document(read_text(text, name), folder, strict_inputs=strict_inputs)
 
 
 def load_data(data: Any, name: str = "policy", folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
     """The policy in plain values, as JSON has them; `name` stands in problems. Raises PolicyError."""
-    return _load([Source(Document(name, data), folder)], strict_inputs)
+    return load_document(Document(name, data), folder, strict_inputs=strict_inputs)
+
+
+def load_document(document: Document, folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
+    """The policy in a document that has been read. Raises PolicyError."""
+    return _load([Source(document, folder)], strict_inputs)
 
 
 @dataclass(slots=True)

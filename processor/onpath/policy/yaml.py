@@ -8,52 +8,21 @@ work; what aliases expand to is bounded, so that a few lines can't become gigaby
 
 from __future__ import annotations
 
-import json
-import re
-from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
 
+from onpath.policy.document import MAX_DEPTH, SURROGATE, Place, Unreadable, refused
+from onpath.policy.document import Document as Document
+from onpath.policy.json_text import COMMENT_LINE, read_json
 from onpath.policy.problems import Problem, pointer
 
-MAX_DEPTH: Final = 100
 MAX_EXPANDED: Final = 100_000  # values that aliases and merge keys may add to what is written out
-
 MAX_BITS: Final = 10_000  # of a whole number
 
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = _TAG + "merge"
-_COMMENT_LINE: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
-_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Both from 1."""
-
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """What a text holds. `usable` is false where it could not be read at all; `problems` then say why."""
-
-    name: str
-    data: Any = None
-    places: dict[str, Place] = field(default_factory=dict)  # that of the key in a mapping, of the item in a list
-    problems: tuple[Problem, ...] = ()
-    usable: bool = True
-
-    def place(self, at: str) -> Place | None:
-        """Of the pointer, or of the nearest thing around it."""
-        while at and at not in self.places:
-            at = at.rpartition("/")[0]
-        return self.places.get(at)
 
 
 def read_text(text: str, name: str) -> Document:
@@ -61,28 +30,12 @@ def read_text(text: str, name: str) -> Document:
     text = text.removeprefix("\ufeff")
     ending = name.rpartition(".")[2].lower()
     if ending in ("json", "jsonc"):
-        return _read_json(text, name)
-    if ending not in ("yaml", "yml") and _COMMENT_LINE.sub("", text).lstrip()[:1] in ("{", "["):
-        document = _read_json(text, name)
+        return read_json(text, name)
+    if ending not in ("yaml", "yml") and COMMENT_LINE.sub("", text).lstrip()[:1] in ("{", "["):
+        document = read_json(text, name)
         if document.usable:
             return document
     return _read_yaml(text, name)
-
-
-def _refused(name: str, message: str, place: Place | None = None, at: str = "") -> Document:
-    line, column = (place.line, place.column) if place else (None, None)
-    return Document(name, problems=(Problem(at, message, file=name, line=line, column=column),), usable=False)
-
-
-class _Unreadable(Exception):
-    """Ends the reading of a document at a place."""
-
-    def __init__(self, message: str, place: Place | None = None, at: str = "") -> None:
-        super().__init__(message)
-        self.message, self.place, self.at = message, place, at
-
-
-# --- YAML
 
 
 class _Loader(yaml.SafeLoader):
@@ -98,7 +51,7 @@ class _Loader(yaml.SafeLoader):
         self.depth += 1
         if self.depth > MAX_DEPTH:
             event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise _Unreadable(f"nested more than {MAX_DEPTH} deep", _mark(event.start_mark))
+            raise Unreadable(f"nested more than {MAX_DEPTH} deep", _mark(event.start_mark))
         try:
             return super().compose_node(parent, index)
         finally:
@@ -116,15 +69,15 @@ def _read_yaml(text: str, name: str) -> Document:
             data = builder.value(node, "", 1, ())
         finally:
             loader.dispose()
-    except _Unreadable as error:
-        return _refused(name, error.message, error.place, error.at)
+    except Unreadable as error:
+        return refused(name, error.message, error.place, error.at)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        return _refused(name, f"not YAML: {error.reason}", Place(line, 1))
+        return refused(name, f"not YAML: {error.reason}", Place(line, 1))
     except yaml.MarkedYAMLError as error:
         said = ", ".join(part for part in (error.context, error.problem) if part)
         mark = error.problem_mark or error.context_mark
-        return _refused(name, f"not YAML: {said}", _mark(mark) if mark else None)
+        return refused(name, f"not YAML: {said}", _mark(mark) if mark else None)
     return Document(name, data, builder.places, tuple(builder.problems))
 
 
@@ -146,9 +99,9 @@ class _Builder:
     def value(self, node: yaml.Node, at: str, depth: int, inside: tuple[int, ...]) -> Any:
         self.places.setdefault(at, _mark(node.start_mark))
         if id(node) in inside:
-            raise _Unreadable("this alias stands inside what it names", _mark(node.start_mark), at)
+            raise Unreadable("this alias stands inside what it names", _mark(node.start_mark), at)
         if depth > MAX_DEPTH:
-            raise _Unreadable(f"nested more than {MAX_DEPTH} deep", _mark(node.start_mark), at)
+            raise Unreadable(f"nested more than {MAX_DEPTH} deep", _mark(node.start_mark), at)
         self._spend(node, at)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, at)
@@ -167,7 +120,7 @@ class _Builder:
         self._expanded += 1
         if self._expanded > MAX_EXPANDED:
             place = _mark(node.start_mark)
-            raise _Unreadable(f"aliases expand to more than {MAX_EXPANDED:,} values", place, at)
+            raise Unreadable(f"aliases expand to more than {MAX_EXPANDED:,} values", place, at)
 
     def _mapping(self, node: yaml.MappingNode, at: str, depth: int, inside: tuple[int, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -204,7 +157,7 @@ class _Builder:
                     self._problem(at + "/<<", "a merge key takes a mapping or a list of mappings", key_node)
                     continue
                 if id(source) in inside or len(inside) > MAX_DEPTH:
-                    raise _Unreadable("this alias stands inside what it names", _mark(key_node.start_mark), at + "/<<")
+                    raise Unreadable("this alias stands inside what it names", _mark(key_node.start_mark), at + "/<<")
                 for pair in source.value:
                     self._spend(pair[0], at)
                     if pair[0].tag != _MERGE:
@@ -244,7 +197,7 @@ class _Builder:
         return None
 
     def _text(self, text: str, at: str, node: yaml.Node) -> str:
-        if _SURROGATE.search(text):
+        if SURROGATE.search(text):
             self._problem(at, "half of a surrogate pair is no text", node)
         return text
 
@@ -262,84 +215,3 @@ def _bounded(number: int) -> int:
     if number.bit_length() > MAX_BITS:
         raise OverflowError
     return number
-
-
-# --- JSON
-
-
-def _read_json(text: str, name: str) -> Document:
-    text = _COMMENT_LINE.sub("", text)
-    if not text.strip():
-        return Document(name)
-    try:
-        data = json.loads(text, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        return _refused(name, f"not JSON: {error.msg}", Place(error.lineno, error.colno))
-    except _Unreadable as error:
-        return _refused(name, error.message)
-    except RecursionError:
-        return _refused(name, f"nested more than {MAX_DEPTH} deep")
-    except ValueError as error:  # an integer of thousands of digits
-        return _refused(name, f"not JSON: {error}")
-    try:
-        places, problems = _walk(text, name)
-    except _Unreadable as error:
-        return _refused(name, error.message, error.place, error.at)
-    return Document(name, data, places, tuple(problems))
-
-
-def _no_constant(word: str) -> None:
-    raise _Unreadable(f"not JSON: {word} is no JSON value")
-
-
-@dataclass(slots=True)
-class _Open:
-    """A list or an object that the walk is inside of; `at` is the pointer of the member it stands at."""
-
-    pointer: str
-    keys: set[str] | None  # of an object
-    index: int = 0
-    at: str = ""
-    expects_key: bool = True
-
-
-def _walk(text: str, name: str) -> tuple[dict[str, Place], list[Problem]]:
-    """Places of a text that `json` has accepted, and keys given twice, which it doesn't mind."""
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
-    places: dict[str, Place] = {}
-    problems: list[Problem] = []
-    stack: list[_Open] = []
-    for token in _JSON_TOKEN.finditer(text):
-        word = token.group()
-        line = bisect_right(starts, token.start())
-        place = Place(line, token.start() - starts[line - 1] + 1)
-        top = stack[-1] if stack else None
-        if word in "}]":
-            stack.pop()
-        elif word == ",":
-            assert top is not None  # json has accepted the text
-            top.index, top.expects_key = top.index + 1, True
-        elif word == ":":
-            continue
-        elif top is not None and top.keys is not None and top.expects_key:
-            key = json.loads(word)
-            top.at, top.expects_key = top.pointer + pointer(key), False
-            if key in top.keys:
-                first = places[top.at].line
-                said = f"this key is given twice in one mapping (first on line {first})"
-                problems.append(Problem(top.at, said, file=name, line=line, column=place.column))
-            elif _SURROGATE.search(key):
-                problems.append(Problem(top.at, "half of a surrogate pair is no text", file=name, line=line))
-            top.keys.add(key)
-            places.setdefault(top.at, place)
-        else:
-            at = "" if top is None else top.at if top.keys is not None else top.pointer + pointer(top.index)
-            places.setdefault(at, place)
-            if word in "{[":
-                if len(stack) >= MAX_DEPTH:
-                    raise _Unreadable(f"nested more than {MAX_DEPTH} deep", place, at)
-                stack.append(_Open(at, set() if word == "{" else None))
-            elif word[0] == '"' and _SURROGATE.search(json.loads(word)):
-                said = "half of a surrogate pair is no text"
-                problems.append(Problem(at, said, file=name, line=line, column=place.column))
-    return places, problems
