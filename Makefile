@@ -24,7 +24,7 @@ run: $(STAMP)  ## start the collector and show it judging four recorded agent ru
 	@$(BIN)/python deploy/demo/run.py $(ARGS)
 
 test: $(STAMP)  ## the test suite
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 vectors: $(STAMP)  ## the shared vectors alone (ARGS="--vectors DIR" for another folder)
 	@$(BIN)/python -m pytest tests/vectors $(ARGS)

@@ -91,7 +91,7 @@ async def test_answers_belong_to_their_jobs(judges: list[Judge]) -> None:
 
 
 async def test_a_hanging_check_costs_its_worker_and_no_other_job(judges: list[Judge]) -> None:
-    pool = Pool(setup(HangsOn("bad")), 0.5, 1)
+    pool = Pool(setup(HangsOn("bad")), 3.0, 1)
     judges.append(pool)
     await pool.run(job())
     hung = asyncio.create_task(pool.run(job("bad", 2)))
