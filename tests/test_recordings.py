@@ -40,7 +40,7 @@ def attribute(value: Any) -> Any:
         b"\n" + encoded(request(), request(span_id=S2)) + b"\n\n",
         json.dumps([request(), request(span_id=S2)], indent=2).encode(),
         b"\xef\xbb\xbf" + encoded(request(), request(span_id=S2)),
-        gzip.compress(encoded(request(), request(span_id=S2))),
+        gzip.compress(encoded(request(), request(span_id=S2)), mtime=0),
     ],
     ids=["lines", "blank lines", "one document", "byte order mark", "gz"],
 )
@@ -97,7 +97,7 @@ def test_log_records_that_name_a_span_are_evidence() -> None:
         (b"[1]", "rec:1: expected an OTLP/JSON object, got int"),
         (b"\xff{", "rec: "),
         (b'{"a": "\xff"}', "rec: not UTF-8 text at byte 7"),
-        (gzip.compress(b"{}")[:-4], "rec: damaged gzip"),
+        (gzip.compress(b"{}", mtime=0)[:-4], "rec: damaged gzip"),
         (encoded(request(traceId="0" * 32)), r"spans\[0\].traceId: expected 32 hex digits, not all zero"),
         (encoded(request(spanId="abc")), r"rec:1: resourceSpans\[0\].scopeSpans\[0\].spans\[0\].spanId: "),
         (encoded(request(kind="SPAN_KIND_CLIENT")), "kind: expected an integer"),
