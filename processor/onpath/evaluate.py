@@ -62,10 +62,12 @@ class _Judging:
         """One for each scope that the workflow, or a check with a scope of its own, judges."""
         judged = self._judged_scopes(workflow)
         found: dict[_Place, tuple[Scope, list[Evaluation]]] = {_place(scope): (scope, []) for scope in judged}
+        views: dict[int, Scope] = {}
         for check in workflow.checks if judged else ():
             for scope in self._scopes_of(check, workflow, judged):
                 _, made = found.setdefault(_place(scope), (scope, []))
-                made += _run(check, as_seen(scope, workflow), self._context(workflow))
+                view = views.get(id(scope)) or views.setdefault(id(scope), as_seen(scope, workflow))
+                made += _run(check, view, self._context(workflow))
         for scope, made in found.values():
             if made:
                 yield self._result(workflow, as_seen(scope, workflow), tuple(made))
