@@ -26,7 +26,7 @@ RUNS = list(runs(FIXTURES / "traces"))
 LAW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 CONTENT = ("arguments", "result", "input", "output", "input_messages", "output_messages")
 # These keys say by being there that there are others to look at; they hold no content themselves.
-NO_CONTENT = {"openinference.span.kind", "ai.operationId", "tool_name", "genkit:name", ""}
+NO_CONTENT = {"openinference.span.kind", "tool_name", "genkit:name", ""}
 CONTENT_KEYS = {key for fact in CONTENT for key, _ in READERS[fact]} - NO_CONTENT
 CONTENT_PREFIXES = tuple(
     reader.prefix + "." for fact in CONTENT for _, reader in READERS[fact] if isinstance(reader, Flattened)

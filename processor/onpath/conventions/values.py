@@ -66,6 +66,7 @@ def _key(key: Any) -> str:
 # ------------------------------------------------------------------ what a tool was given
 
 
+_HANDLER_INPUTS: Final = frozenset({"inputs", "input_str"})
 _HANDLER_KEYS: Final = frozenset({"inputs", "tags", "metadata", "kwargs"})
 
 
@@ -79,7 +80,7 @@ def invocation(value: Any) -> Any:
     held = literal(value)
     if isinstance(held, dict):
         kwargs, args = held.get("kwargs"), held.get("args")
-        if isinstance(kwargs, dict) and isinstance(args, list | None) and "inputs" not in held:
+        if isinstance(kwargs, dict) and isinstance(args, list | None) and not _HANDLER_INPUTS & held.keys():
             if kwargs and not args:
                 return decode_members(kwargs)
             if not kwargs:

@@ -12,7 +12,7 @@ from onpath.conventions import base
 from onpath.conventions.base import Family, Role
 from onpath.conventions.messages import messages
 from onpath.conventions.values import decode
-from onpath.model import NOT_CAPTURED, Attributes, Span
+from onpath.model import Attributes, Span
 
 _OPERATIONS: Final[Mapping[str, Role]] = {
     "ai.generatetext": "loop",
@@ -34,11 +34,9 @@ def _operation(value: Any, _: Span) -> Role | None:
 
 
 def _output(_: Any, attributes: Attributes) -> Any:
-    """Text, object and tool calls of a model call as one message; the keys are there one by one."""
+    """Text, object and tool calls of a model call as one message, whichever of them are there."""
     text, made = attributes.get("ai.response.text"), attributes.get("ai.response.object")
     calls = attributes.get("ai.response.toolCalls")
-    if text is None and made is None and calls is None:
-        return NOT_CAPTURED
     parts: list[Any] = [{"type": "text", "content": t} for t in (text, made) if isinstance(t, str) and t]
     if calls is not None:
         parts += messages(calls)
@@ -81,7 +79,11 @@ FAMILY: Final = Family(
         "input": {"ai.prompt": _prompt},
         "output": {"ai.response.object": base.plain, "ai.response.text": base.text, "ai.result.text": base.text},
         "input_messages": {"ai.prompt.messages": base.messages},
-        "output_messages": {"ai.operationId": _output},
+        "output_messages": {
+            "ai.response.toolCalls": _output,
+            "ai.response.text": _output,
+            "ai.response.object": _output,
+        },
     },
     usage={
         "ai.usage.inputTokens": "input_tokens",
