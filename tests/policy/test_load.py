@@ -180,7 +180,7 @@ def test_a_folder_is_one_policy(tmp_path: Path) -> None:
     assert names(load_policy([tmp_path])) == ["a", "b", "c-1"]
     assert names(load_policy([tmp_path / "b.json", tmp_path / "a.yaml"])) == ["b", "a"]
     files = [str(tmp_path / name) for name in ("a.yaml", "b.json", "c.yml")]
-    assert load_policy([tmp_path]).files == tuple(files)
+    assert load_policy([tmp_path]).files == load_policy(str(tmp_path)).files == tuple(files)
     write(tmp_path, d_yaml="name: a\nseq!: [x]")
     with pytest.raises(PolicyError, match=r"d\.yaml:1:1: /name: a second workflow named `a` \(the first is in .*a\.y"):
         load_policy([tmp_path])

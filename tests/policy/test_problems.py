@@ -208,6 +208,20 @@ def test_data_without_a_text_is_told_by_pointer() -> None:
     assert (problem.pointer, problem.file, problem.line) == ("/workflows/0/seq!", "settings", None)
 
 
+def test_data_that_no_file_could_hold_is_refused() -> None:
+    with pytest.raises(PolicyError) as caught:
+        load_data({"seq!": ["a"], 5: None, "output": {"eq!": {1, 2}}, "elapsed": (1,)})
+    assert [(p.pointer, p.message) for p in caught.value.problems] == [
+        ("/output/eq!", "set is no JSON value"),
+        ("/elapsed", "tuple is no JSON value"),
+        ("/5", "a key must be text"),
+    ]
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(PolicyError, match="nested more than 100 deep"):
+        load_data({"seq!": endless})
+
+
 def test_warnings_stop_nothing() -> None:
     text = "ignore: [a]\nadherence:\n  expected_steps: [a]\n  gates: [required]\n"
     policy = load_text(text, "p.yaml")

@@ -54,3 +54,22 @@ class Unreadable(Exception):
     def __init__(self, message: str, place: Place | None = None, at: str = "") -> None:
         super().__init__(message)
         self.message, self.place, self.at = message, place, at
+
+
+def document_of(data: Any, name: str) -> Document:
+    """Values that a program made; what JSON has no value for is a problem, as it would be in a file."""
+    problems: list[Problem] = []
+    waiting: list[tuple[str, Any, int]] = [("", data, 1)]
+    while waiting:
+        at, value, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            return refused(name, f"nested more than {MAX_DEPTH} deep", at=at)
+        if isinstance(value, dict):
+            strange = [key for key in value if not isinstance(key, str)]
+            problems += (Problem(at + pointer(str(key)), "a key must be text", file=name) for key in strange)
+            waiting += ((at + pointer(key), inner, depth + 1) for key, inner in value.items() if isinstance(key, str))
+        elif isinstance(value, list):
+            waiting += ((at + pointer(index), inner, depth + 1) for index, inner in enumerate(value))
+        elif not (value is None or isinstance(value, str | bool | int | float)):
+            problems.append(Problem(at, f"{type(value).__name__} is no JSON value", file=name))
+    return Document(name, data, problems=tuple(reversed(problems)), usable=not problems)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from onpath.policy.document import Document
+from onpath.policy.document import Document, document_of
 from onpath.policy.files import Source, find, read_source
 from onpath.policy.fingerprint import fingerprint
 from onpath.policy.forms import entries_of
@@ -22,12 +22,14 @@ from onpath.policy.workflow import Loaded, load_workflow
 from onpath.policy.yaml import read_text
 
 
-def load_policy(paths: Sequence[str | Path], *, strict_inputs: bool = True) -> Policy:
-    """The policy in files, or in the files of folders, all together. Raises PolicyError with all problems.
+def load_policy(paths: str | Path | Sequence[str | Path], *, strict_inputs: bool = True) -> Policy:
+    """The policy in a file, a folder, or several of them together. Raises PolicyError with all problems.
 
     `strict_inputs` False leaves out plan.md's check of undeclared inputs, whatever a plan says. A file of a folder that
     another one takes in as its contract is no policy by itself.
     """
+    if isinstance(paths, str | Path):
+        paths = [paths]
     sources = [read_source(path, from_folder) for path, from_folder in find(paths)]
     if not sources:
         said = "no policy file (*.yaml, *.yml, *.json) is here"
@@ -42,7 +44,7 @@ def load_text(text: str, name: str, folder: Path | None = None, *, strict_inputs
 
 def load_data(data: Any, name: str = "policy", folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
     """The policy in plain values, as JSON has them; `name` stands in problems. Raises PolicyError."""
-    return load_document(Document(name, data), folder, strict_inputs=strict_inputs)
+    return load_document(document_of(data, name), folder, strict_inputs=strict_inputs)
 
 
 def load_document(document: Document, folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
