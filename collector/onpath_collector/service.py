@@ -31,9 +31,10 @@ from onpath_collector.exporters.report_file import ReportFile
 from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
 from onpath_collector.intake import Intake
 from onpath_collector.judging import Setup
+from onpath_collector.listening import ListenError
 from onpath_collector.otlp import Wanted
 from onpath_collector.policy_source import PolicySource
-from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings, ListenError
+from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from onpath_collector.release import Release
 from onpath_collector.workers import Judge, Pool, Threaded
 

@@ -22,9 +22,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from onpath_collector.listening import ListenError
 from onpath_collector.otlp import DecodeError
 from onpath_collector.receivers.base import Refused
-from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings, ListenError
+from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from tests.support.consumers import KeepingConsumer
 from tests.support.grpc_peers import DETAILS, METHODS, UNLIMITED, RawClient, raw_client
 from tests.support.requests import logs, metrics, traces

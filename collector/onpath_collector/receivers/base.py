@@ -6,10 +6,13 @@ takes a request whole or not at all: when it raises, nothing of the request has 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
+
+log: Final = logging.getLogger("onpath")
 
 Signal = Literal["traces", "metrics", "logs"]
 
@@ -27,16 +30,24 @@ class Accepted:
 
 
 class Refused(Exception):
-    """Not now: the sender is to come back after `retry_after` seconds. `reason` is a label of the counter."""
+    """Not now: the sender is to come back after `retry_after` seconds. `reason` is a label of the counter.
 
-    def __init__(self, reason: str, retry_after: float = 1.0) -> None:
+    `items` are those of the request, where it was decoded before it was refused.
+    """
+
+    def __init__(self, reason: str, retry_after: float = 1.0, items: int = 0) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry_after = retry_after
+        self.items = items
 
 
 class TooLarge(Exception):
     """The request is over the receiver's limit, as sent or after decompression; the message says so."""
+
+
+class Unauthenticated(Exception):
+    """The sender has no token, or a wrong one."""
 
 
 class Consumer(Protocol):
@@ -62,11 +73,34 @@ class ReceiverCounts:
     rejected: int = 0  # items with invalid ids, in accepted requests
     refused: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
+    refused_items: Counter[str] = field(default_factory=Counter)  # of requests that were decoded before
 
     def accept(self, accepted: Accepted) -> None:
         self.requests += 1
         self.items += accepted.items - accepted.rejected
         self.rejected += accepted.rejected
+
+    def refuse(self, refused: Refused) -> None:
+        self.refused[refused.reason] += 1
+        if refused.items:
+            self.refused_items[refused.reason] += refused.items
+
+
+class Faults:
+    """Tells of each kind of fault of our own once, with its stack: one that comes with every request must not fill the
+    disk. All are counted, by the receiver."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def tell(self, error: Exception) -> None:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
+        if (type(error).__name__, place) not in self._told:
+            self._told.add((type(error).__name__, place))
+            log.error("a request failed by a fault of the collector; others like it are only counted", exc_info=error)
 
 
 def consume(consumer: Consumer, signal: Signal) -> Callable[[bytes], Accepted]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -19,24 +18,28 @@ from typing import Any, Final, TypeAlias
 import grpc
 from grpc import StatusCode, aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsPartialSuccess, ExportLogsServiceResponse
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsPartialSuccess,
-    ExportMetricsServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
-    ExportTraceServiceResponse,
-)
 
+from onpath_collector.listening import ListenError, bind
 from onpath_collector.otlp import DecodeError
-from onpath_collector.receivers.base import Accepted, Consumer, ReceiverCounts, Refused, Signal, TooLarge, consume
+from onpath_collector.receivers.base import (
+    Accepted,
+    Consumer,
+    Faults,
+    ReceiverCounts,
+    Refused,
+    Signal,
+    TooLarge,
+    Unauthenticated,
+    consume,
+)
 from onpath_collector.receivers.compression import Inflater, is_compressed
+from onpath_collector.receivers.reflection import Reflection
+from onpath_collector.receivers.responses import response
+from onpath_collector.receivers.room import Room
 from onpath_collector.rpc_status import trailing_metadata
+from onpath_collector.security import Certificates, Tokens
 
 log = logging.getLogger(__name__)
-
-_PATIENCE: Final = 1.0  # seconds that a request waits for room before the slowest sender is cut off
 
 Context: TypeAlias = "aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]
@@ -65,16 +68,12 @@ class GrpcSettings:
     max_connection_age_grace: float | None = None
 
 
-class ListenError(OSError):
-    """The receiver cannot listen where it was told to; the message says where and why."""
-
-
 class _NotReceived(TooLarge):
     """The stream ended without a message: grpcio refused it for its size, or the sender went away. It does not say."""
 
 
 class GrpcReceiver:
-    """Serves the three OTLP services and gRPC health on one port.
+    """Serves the three OTLP services, gRPC health and reflection on one port. Only health is open without a token.
 
     `start` may be called once. `stop` may be called at any time and again: health answers NOT_SERVING at once, new
     requests are told to come back, those in flight are finished within the grace period. Owned by one event loop.
@@ -82,20 +81,27 @@ class GrpcReceiver:
 
     transport: Final = "grpc"
 
-    def __init__(self, settings: GrpcSettings, consumer: Consumer) -> None:
+    def __init__(
+        self,
+        settings: GrpcSettings,
+        consumer: Consumer,
+        certificates: Certificates | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
         self._settings = settings
         self._consumer = consumer
+        self._certificates = certificates
+        self._tokens = tokens
         self.address = ""  # HOST:PORT once started
         self._server: aio.Server | None = None
         self._health: health.aio.HealthServicer | None = None
         self._inflater = Inflater(settings.max_request)
-        self._places = asyncio.Semaphore(max(1, settings.max_in_flight // settings.max_request))
-        self._reading: dict[asyncio.Timeout, float] = {}  # since when, the longest first
+        self._room = Room(settings.max_in_flight)
         self._closing = False
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._faults: set[tuple[str, str]] = set()
+        self._faults = Faults()
         self.counts: dict[Signal, ReceiverCounts] = {signal: ReceiverCounts() for signal in SERVICES}
 
     async def start(self) -> str:
@@ -106,7 +112,8 @@ class GrpcReceiver:
         health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
         for name in SERVICES.values():
             await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
-        address = _listen(server, self._settings.endpoint)
+        server.add_generic_rpc_handlers((Reflection((*SERVICES.values(), health.SERVICE_NAME), self._allows),))
+        address = _listen(server, self._settings.endpoint, self._certificates)
         await server.start()
         self._server, self._health = server, servicer
         self.address = address
@@ -140,15 +147,15 @@ class GrpcReceiver:
         self._in_flight += 1
         self._idle.clear()
         try:
-            await self._take_place()
-            try:
+            self._admit(context)
+            with self._room.share() as share:
+                await share.grow(self._settings.max_request)  # nothing says how large the message will be
                 accepted = take(await self._read(context))
-            finally:
-                self._places.release()
             counts.accept(accepted)
-            return _response(signal, accepted)
+            answer = response(signal, accepted)
+            return b"" if answer is None else answer.SerializeToString()
         except Refused as refused:
-            counts.refused[refused.reason] += 1
+            counts.refuse(refused)
             message = f"not now ({refused.reason}), come back later"
             return await _abort(context, StatusCode.UNAVAILABLE, message, refused.retry_after)
         except TooLarge as error:
@@ -157,48 +164,30 @@ class GrpcReceiver:
         except DecodeError as error:
             counts.failed["undecodable"] += 1
             return await _abort(context, StatusCode.INVALID_ARGUMENT, str(error))
+        except Unauthenticated as error:
+            counts.failed["unauthenticated"] += 1
+            return await _abort(context, StatusCode.UNAUTHENTICATED, str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the sender gets an answer and we a count
             counts.failed["internal"] += 1
-            self._log_fault(error)
+            self._faults.tell(error)
             return await _abort(context, StatusCode.INTERNAL, "the collector failed on this request")
         finally:
             self._in_flight -= 1
             if not self._in_flight:
                 self._idle.set()
 
-    async def _take_place(self) -> None:
-        """Room for one request of the greatest size. Small ones pass through so fast that none waits for long."""
+    def _admit(self, context: Context) -> None:
         if self._closing:
             raise Refused("shutting_down")
-        if not self._places.locked():
-            await self._places.acquire()
-            return
-        for _ in range(2):
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    await self._places.acquire()
-                return
-            except TimeoutError:
-                self._cut_off_slowest()
-        raise Refused("in_flight")
+        if not self._allows(dict(context.invocation_metadata() or ()).get("authorization") if self._tokens else None):
+            raise Unauthenticated("a bearer token is needed")
 
-    def _cut_off_slowest(self) -> None:
-        """A sender that stalls must not keep its place while others wait."""
-        now = asyncio.get_running_loop().time()
-        slowest = next(iter(self._reading), None)
-        if slowest is not None and now - self._reading[slowest] >= _PATIENCE:
-            del self._reading[slowest]
-            slowest.reschedule(now)
+    def _allows(self, authorization: str | bytes | None) -> bool:
+        return self._tokens is None or self._tokens.allow(authorization)
 
     async def _read(self, context: Context) -> bytes:
-        try:
-            async with asyncio.timeout(self._settings.read_timeout) as limit:
-                self._reading[limit] = asyncio.get_running_loop().time()
-                message = await context.read()
-        except TimeoutError:
-            raise Refused("slow_sender") from None
-        finally:
-            self._reading.pop(limit, None)
+        async with self._room.reading(self._settings.read_timeout):
+            message = await context.read()
         if not isinstance(message, bytes):
             raise _NotReceived(f"no request of at most {self._settings.max_request} bytes was received")
         if is_compressed(message):
@@ -207,35 +196,10 @@ class GrpcReceiver:
             raise Refused("shutting_down")
         return message
 
-    def _log_fault(self, error: Exception) -> None:
-        """Each kind once, with its stack: a fault that comes with every request must not fill the disk."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
-        if (type(error).__name__, place) not in self._faults:
-            self._faults.add((type(error).__name__, place))
-            log.error("a request failed by a fault of the collector; others like it are only counted", exc_info=error)
-
 
 async def _abort(context: Context, code: StatusCode, message: str, retry_after: float | None = None) -> bytes:
     number: int = code.value[0]
     await context.abort(code, message, trailing_metadata(number, message, retry_after))
-
-
-def _response(signal: Signal, accepted: Accepted) -> bytes:
-    """Empty, with partial_success unset, unless there is something to say."""
-    if not accepted.rejected and not accepted.message:
-        return b""
-    rejected, message = accepted.rejected, accepted.message
-    if signal == "traces":
-        spans = ExportTracePartialSuccess(rejected_spans=rejected, error_message=message)
-        return ExportTraceServiceResponse(partial_success=spans).SerializeToString()
-    if signal == "metrics":
-        points = ExportMetricsPartialSuccess(rejected_data_points=rejected, error_message=message)
-        return ExportMetricsServiceResponse(partial_success=points).SerializeToString()
-    records = ExportLogsPartialSuccess(rejected_log_records=rejected, error_message=message)
-    return ExportLogsServiceResponse(partial_success=records).SerializeToString()
 
 
 def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
@@ -256,21 +220,13 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
     ]
 
 
-def _listen(server: aio.Server, endpoint: str) -> str:
-    host, _, port = endpoint.rpartition(":")
+def _listen(server: aio.Server, endpoint: str, certificates: Certificates | None) -> str:
+    host, _, _ = endpoint.rpartition(":")
     try:
-        return f"{host}:{server.add_insecure_port(endpoint)}"
+        if certificates is None:
+            return f"{host}:{server.add_insecure_port(endpoint)}"
+        return f"{host}:{server.add_secure_port(endpoint, certificates.grpc_credentials())}"
     except RuntimeError:  # it does not say why: the operating system does
-        raise ListenError(f"cannot receive OTLP/gRPC on {endpoint}: {_why(host.strip('[]'), int(port))}") from None
-
-
-def _why(host: str, port: int) -> str:
-    try:
-        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            with socket.socket(family, kind) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                probe.listen()
-    except OSError as error:
-        return error.strerror or str(error)
-    return "the address is not usable"
+        for probe in bind(endpoint, "OTLP/gRPC")[1]:
+            probe.close()
+        raise ListenError(f"cannot receive OTLP/gRPC on {endpoint}: the address is not usable") from None

@@ -1,0 +1,101 @@
+"""Room for requests on their way in: what all of them together may take of memory, and how long each may dawdle.
+
+share -> grow to what has come (waits for room, first come first served) -> handed on -> given back
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+from onpath_collector.receivers.base import Refused
+
+PATIENCE: Final = 1.0  # seconds that a request waits for room before the slowest sender is cut off
+
+
+class Room:
+    """Owned by one event loop."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._free = size
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._reading: dict[asyncio.Timeout, float] = {}  # since when, the longest first
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """What one request takes, given back at the end."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            self._give(share.size)
+
+    @asynccontextmanager
+    async def reading(self, seconds: float) -> AsyncIterator[None]:
+        """Around waiting for a sender's bytes. Refuses it when time is up, or when others need its room."""
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                self._reading[limit] = asyncio.get_running_loop().time()
+                yield
+        except TimeoutError:
+            raise Refused("slow_sender") from None
+        finally:
+            self._reading.pop(limit, None)
+
+    async def take(self, size: int, has: int) -> int:
+        """Takes `size` more for a share that has some; how much that is, since no share is larger than the room."""
+        size = min(size, self._size - has)
+        if size <= self._free and not self._waiting:
+            self._free -= size
+            return size
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            for _ in range(2):
+                if (await asyncio.wait({turn}, timeout=PATIENCE))[0]:
+                    return size
+                self._cut_off_slowest()
+        except asyncio.CancelledError:
+            self._leave(size, turn)
+            raise
+        self._leave(size, turn)
+        raise Refused("in_flight")
+
+    def _leave(self, size: int, turn: asyncio.Future[None]) -> None:
+        if turn.done():
+            self._give(size)
+        else:
+            self._waiting.remove((size, turn))
+            self._give(0)
+
+    def _give(self, size: int) -> None:
+        self._free += size
+        while self._waiting and self._waiting[0][0] <= self._free:
+            wanted, turn = self._waiting.popleft()
+            self._free -= wanted
+            turn.set_result(None)
+
+    def _cut_off_slowest(self) -> None:
+        """A sender that stalls must not keep its room while others wait."""
+        now = asyncio.get_running_loop().time()
+        slowest = next(iter(self._reading), None)
+        if slowest is not None and now - self._reading[slowest] >= PATIENCE:
+            del self._reading[slowest]
+            slowest.reschedule(now)
+
+
+class Share:
+    """Of a Room. `size` is what is taken now, in bytes."""
+
+    def __init__(self, room: Room) -> None:
+        self.size = 0
+        self._room = room
+
+    async def grow(self, size: int) -> None:
+        """To so many bytes altogether. Raises Refused when there is no room for long."""
+        if size > self.size:
+            self.size += await self._room.take(size - self.size, self.size)
