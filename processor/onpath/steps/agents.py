@@ -23,7 +23,7 @@ _NEAREST: Final = 64  # tool calls before an agent that may have started it
 
 
 def settle_agents(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
-    left = _take_out_wrappers(_root_functions(nodes, trace))
+    left = _take_out_wrappers(_root_functions(nodes, trace, claims))
     left = _join_records(left)
     left = _fill_empty_agents(left, trace, claims)
     left = _move_into_tools(left)
@@ -44,20 +44,22 @@ def agent_name(node: Node) -> str | None:
     return None if bare in ("", node.facts.text("model")) else bare
 
 
-def _root_functions(nodes: Sequence[Node], trace: Trace) -> Sequence[Node]:
+def _root_functions(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim]) -> Sequence[Node]:
     """A tool span that nobody called and that holds the model calls of the trace is the agent, not a step of one."""
     tops = [n for n in nodes if n.parent is None]
     if all(n.kind == "tool" for n in tops):
         for node in tops:
-            if any(c.kind == "llm" for c in node.children) and _is_rooted(node.span, trace):
+            if any(c.kind == "llm" for c in node.children) and _is_uncalled(node.span, trace, claims):
                 node.kind = "agent"
     return nodes
 
 
-def _is_rooted(span: Span, trace: Trace) -> bool:
-    """Whether all that is above a span was seen."""
+def _is_uncalled(span: Span, trace: Trace, claims: Mapping[Span, Claim]) -> bool:
+    """Whether all that is above a span was seen, and is nothing that conventions know of."""
     at = span
     while (above := trace.parent(at)) is not None:
+        if claims[above].role != "other":
+            return False
         at = above
     return at.parent_span_id is None or at.has_remote_parent
 

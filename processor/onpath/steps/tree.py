@@ -7,9 +7,9 @@ recorded the same thing, take wrappers out and move nodes to where they belong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from onpath.conventions.table import CALLS, Claim
 from onpath.model import STATUS_UNSET, LogRecord, Span, Trace
@@ -100,37 +100,42 @@ def grow(trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
 
 def _told(span: Span, parent: Node | None, logs: Logs) -> list[Node]:
     """Tool calls that only events or log records of a span tell of, each as the span it might have been."""
-    found: list[Node] = []
+    told: list[tuple[str, int, dict[str, Any]]] = []
+    by_id: dict[str, dict[str, Any]] = {}
     records = [(event_name(e.name, e.attributes), e.attributes, None, e.time_ns) for e in span.events]
     records += [(r.event_name, r.attributes, r.body, r.time_ns) for r in logs.get(span.key, ())]
     for name, attributes, body, time_ns in records:
         reader = CALLS.get(name)
-        told = reader(attributes, body) if reader is not None else None
-        if told is None:
+        call = reader(attributes, body) if reader is not None else None
+        if call is None:
             continue
-        if told.get("gen_ai.tool.call.id") in _ids(found):
+        call_id = call.get("gen_ai.tool.call.id")
+        if call_id is not None and call_id in by_id:  # an event and a log record of one call
+            by_id[call_id] |= {k: v for k, v in call.items() if k not in by_id[call_id]}
             continue
-        call = replace(
-            span,
-            name=name,
-            start_ns=time_ns - told.get("duration_ns", 0),
-            end_ns=time_ns,
-            attributes=told,
-            events=(),
-            status_code=STATUS_UNSET,
-            status_message="",
-        )
-        node = Node(call, "tool", Claim("tool", "event", name), {})
-        node.parent = parent
-        if parent is not None:
-            parent.children.append(node)
-        found.append(node)
-    return found
+        told.append((name, time_ns, dict(call)))
+        if call_id is not None:
+            by_id[call_id] = told[-1][2]
+    return [_stand_in(span, parent, *call) for call in told]
 
 
-def _ids(nodes: Iterable[Node]) -> set[object]:
-    """Call ids already told: one call may be both an event and a log record."""
-    return {n.span.attributes.get("gen_ai.tool.call.id") for n in nodes} - {None}
+def _stand_in(span: Span, parent: Node | None, name: str, time_ns: int, attributes: dict[str, Any]) -> Node:
+    start_ns = time_ns - attributes.pop("duration_ns", 0)
+    call = replace(
+        span,
+        name=name,
+        start_ns=start_ns,
+        end_ns=time_ns,
+        attributes=attributes,
+        events=(),
+        status_code=STATUS_UNSET,
+        status_message="",
+    )
+    node = Node(call, "tool", Claim("tool", "event", name), {})
+    node.parent = parent
+    if parent is not None:
+        parent.children.append(node)
+    return node
 
 
 def _nearest(
@@ -189,12 +194,12 @@ def standing(node: Node | None) -> Node | None:
     return node
 
 
-def walk(nodes: Iterable[Node]) -> list[Node]:
+def walk(nodes: Sequence[Node]) -> list[Node]:
     """All of them, parents before children."""
-    pending = [n for n in nodes if n.parent is None]
+    pending = [n for n in reversed(nodes) if n.parent is None]
     found: list[Node] = []
     while pending:
         node = pending.pop()
         found.append(node)
-        pending += node.children
+        pending += reversed(node.children)
     return found
