@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onpath.cli import main
+from onpath.cli.score import MEANING
 from onpath.policy.plan import PlanFault
 from onpath.preflight import run_preflight
 from tests.conftest import FIXTURES
@@ -121,6 +123,74 @@ async def test_a_harness_that_answers_nothing() -> None:
         await run_preflight(contract(PASSES), [], port)
 
 
+def test_where_there_is_nothing_to_send_it_is_said(write: Write, tmp_path: Path) -> None:
+    contract_file, probes = write("c.json", {"plan!": read_back()}), write("p.json", [])
+    legs = run("preflight", "--contract", contract_file, "--probes", probes, "--legs")
+    assert (legs.exit_code, legs.stdout) == (0, "")
+    assert legs.stderr.startswith("warning: there is nothing to send: the contract has no sensitivity witness")
+    observed = write("o.json", {"observations": []})
+    out = str(tmp_path / "V.json")
+    judged = run("preflight", "--contract", contract_file, "--probes", probes, "--observations", observed, "--out", out)
+    assert judged.exit_code == 5
+    first, hint = judged.stderr.splitlines()
+    assert first == "onpath: port-contract-violation: legs: no leg was answered"
+    assert hint.startswith("  there is nothing to send")
+
+
+def test_answers_that_do_not_fit_are_told_beside_the_requests(write: Write, tmp_path: Path) -> None:
+    files = write("c.json", contract(PASSES)), write("p.json", [])
+    calls = [{"span_id": str(i), "name": name} for i, name in enumerate(["other", "third", "other"])]
+    observed = write("o.json", {"observations": calls})
+    out = tmp_path / "V.json"
+    result = run(
+        "preflight", "--contract", files[0], "--probes", files[1], "--observations", observed, "--out", str(out)
+    )
+    assert result.stderr.splitlines() == [
+        "onpath: port-contract-violation: legs: no leg was answered",
+        "  asked for: 8 requests to create-thing, get-thing, reset-things; --legs prints them",
+        "  recorded: 3 calls of other, third",
+    ]
+    assert not out.exists()
+
+
+def test_one_trace_is_observed_once(write: Write, tmp_path: Path) -> None:
+    files = write("c.json", contract(PASSES)), write("p.json", [])
+    observed = write("o.json", {"observations": case(PASSES)["observations"]})
+    out = str(tmp_path / "V.json")
+    args = ("preflight", "--contract", files[0], "--probes", files[1], "--observations", observed, observed)
+    result = run(*args, "--out", out)
+    assert result.exit_code == 5
+    assert "observations.trace_id" in result.stderr
+    assert "given twice" in result.stderr
+
+
+def test_a_verdict_may_go_to_standard_output(write: Write) -> None:
+    files = write("c.json", contract(PASSES)), write("p.json", case(PASSES)["probes"])
+    observed = write("o.json", {"observations": case(PASSES)["observations"]})
+    args = ("preflight", "--contract", files[0], "--probes", files[1], "--observations", observed)
+    result = run(*args, "--out", "-")
+    assert (result.exit_code, json.loads(result.stdout)["passed"]) == (0, True)
+    assert result.stderr.startswith("pre-flight passed: ")
+    assert not Path("-").exists()
+
+
+def test_a_device_is_written_to_and_not_replaced(write: Write, tmp_path: Path) -> None:
+    files = write("c.json", contract(PASSES)), write("p.json", case(PASSES)["probes"])
+    observed = write("o.json", {"observations": case(PASSES)["observations"]})
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    args = ("preflight", "--contract", files[0], "--probes", files[1], "--observations", observed)
+    try:
+        assert run(*args, "--out", str(pipe)).exit_code == 0
+        assert json.loads(os.read(reader, 1 << 16))["passed"] is True
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)
+    folder = run(*args, "--out", str(tmp_path))
+    assert (folder.exit_code, folder.stderr) == (5, f"onpath: {tmp_path}: Is a directory\n")
+
+
 # --- score
 
 SCORED = "score-09"
@@ -192,6 +262,35 @@ def test_faults_beside_the_plan(write: Write, tmp_path: Path, changed: dict[str,
     assert result.exit_code == code
     assert result.stderr.startswith(f"onpath: {said}")
     assert not (tmp_path / "A.json").exists()
+    file = {"probe": "p.json", "preflightVerdict": "v.json"}.get(next(iter(changed)))
+    assert result.stderr.splitlines()[1:] == ([f"  at {tmp_path / file}"] if file else [])
+
+
+def test_a_fault_in_one_of_several_files_names_the_file(write: Write, tmp_path: Path) -> None:
+    held = case(SCORED)
+    good = write("good.json", {"traces": held["trials"]})
+    for name, text, said in (
+        ("wrong.json", {"traces": [{"trace_id": "t9"}]}, "schema-parse-failure: trials[0].observations: "),
+        ("other.json", {"spans": []}, "{path}: expected a JSON object with observations or traces"),
+        ("cut.json", '{"traces": [', "{path}: not JSON: "),
+    ):
+        path = write(name, text)
+        result = run(*score_args(write, tmp_path, held), "--record", good, path)
+        assert result.exit_code == 5
+        assert result.stderr.startswith(f"onpath: {said.format(path=path)}")
+        assert path in result.stderr
+
+
+def test_what_the_result_rests_on_is_told_in_words(write: Write, tmp_path: Path) -> None:
+    held = case(SCORED)
+    args = (*score_args(write, tmp_path, held), "--record", write("r.json", {"traces": held["trials"]}))
+    result = run(*args)
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("trials: 3 ")
+    assert lines[-1] == f"score of {held['probe']['probeId']}: {held['expect']['verdict']} ({tmp_path / 'A.json'})"
+    assert [line.partition(": ")[0] for line in lines[1:-1]] == held["expect"]["basis"]
+    scored = [c for c in CASES["cases"] if c["kind"] == "score"]
+    assert {code for c in scored for code in c["expect"].get("basis", [])} <= MEANING.keys()
 
 
 def test_a_refused_preflight_gives_an_invalid_verdict(write: Write, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -32,7 +32,11 @@ from onpath.validators.plan.validator import PlanValidator
 
 COMPILE: Final = 4
 SCHEMA: Final = 5
+STDOUT: Final = "-"
 _FORMS: Final = frozenset({"observations", "traces"})
+_WANTED: Final = "expected a contract, or a policy file with one plan!"
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +57,28 @@ class Contract:
         return Trial(trace.trace_id, calls, trace.complete)
 
 
-def end(message: str, code: int) -> NoReturn:
-    """Prints `onpath: MESSAGE` and ends with the code."""
+def end(message: str, code: int, *more: str) -> NoReturn:
+    """Prints `onpath: MESSAGE`, what else there is to say below it, and ends with the code."""
     click.echo(f"onpath: {printable(message)}", err=True)
+    for line in more:
+        click.echo(f"  {printable(line)}", err=True)
     sys.exit(code)
 
 
-def end_with(fault: PlanFault) -> NoReturn:
-    end(str(fault), fault.exit_code)
+def end_with(fault: PlanFault, *more: str) -> NoReturn:
+    end(str(fault), fault.exit_code, *more)
 
 
 def read_contract(path: str, *, strict_inputs: bool) -> Contract:
-    """A contract, or a policy file with one `plan!`."""
+    """A contract, or a policy file with one `plan!`. One with a problem ends the command."""
     try:
         policy = load_policy([path], strict_inputs=strict_inputs)
     except PolicyError as error:
         for problem in error.problems:
             for line in str(problem).splitlines():
                 click.echo(line if line.startswith(" ") else f"onpath: {printable(line)}", err=True)
+        if all(problem.kind == "policy" for problem in error.problems):
+            click.echo(f"onpath: {printable(path)}: {_WANTED}", err=True)
         sys.exit(COMPILE if error.exit_code == COMPILE else SCHEMA)
     found = [
         Contract(check.validator.plan, workflow)
@@ -79,17 +87,23 @@ def read_contract(path: str, *, strict_inputs: bool) -> Contract:
         if isinstance(check.validator, PlanValidator)
     ]
     if len(found) != 1:
-        end(f"{path}: expected a contract or a policy with one plan!, found {len(found)} plans", SCHEMA)
+        end(f"{path}: {_WANTED}, found {len(found)} plans", SCHEMA)
     return found[0]
 
 
-def read_json(path: str) -> Any:
-    """A JSON document from a file or standard input."""
+def read_document(path: str, read: Callable[[Any], Read]) -> Read:
+    """What `read` makes of the JSON in a file or on standard input. A fault in it ends the command, with the path."""
     data = read_data(path)
     try:
-        return parse(data.decode("utf-8-sig"))
+        return read(_parsed(data))
     except ValueError as error:
         end(f"{path}: not JSON: {error}", SCHEMA)
+    except PlanFault as fault:
+        end_with(fault, f"at {path}")
+
+
+def _parsed(data: bytes) -> Any:
+    return parse(data.decode("utf-8-sig"))
 
 
 def read_data(path: str) -> bytes:
@@ -102,16 +116,13 @@ def read_data(path: str) -> bytes:
 def read_trials(paths: Iterable[str], contract: Contract, argument: str, *, records: bool = False) -> list[Trial]:
     """One trial for each recorded trace; a file of plain observations is one. `records`: only JSON of the two forms.
 
-    Raises PlanFault.
+    A fault ends the command.
     """
     trials: list[Trial] = []
     for path in paths:
         data = read_data(path)
-        document = _plain(data)
-        if document is not None:
-            trials += _plain_trials(document, path, argument)
-        elif records:
-            end(f"{path}: expected JSON with observations or traces", SCHEMA)
+        if records or _plain(data):
+            trials += _plain_trials(data, path, argument)
         else:
             try:
                 trials += [contract.trial(trace) for trace in traces_of(read_bytes(data, path))]
@@ -120,32 +131,44 @@ def read_trials(paths: Iterable[str], contract: Contract, argument: str, *, reco
     return trials
 
 
-def _plain(data: bytes) -> Mapping[str, Any] | None:
-    """A document of plain observations or traces; None for anything else."""
+def _plain(data: bytes) -> bool:
+    """Whether it is a document of plain observations or traces."""
     if data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
-        return None
+        return False
     try:
-        document = parse(data.decode("utf-8-sig"))
+        document = _parsed(data)
     except ValueError:
-        return None
-    return document if isinstance(document, dict) and document.keys() & _FORMS else None
+        return False
+    return isinstance(document, dict) and bool(document.keys() & _FORMS)
 
 
-def _plain_trials(document: Mapping[str, Any], path: str, argument: str) -> list[Trial]:
-    if "traces" in document:
-        return trials_of(document, argument)
-    return [Trial(path, observations_of(document))]
+def _plain_trials(data: bytes, path: str, argument: str) -> list[Trial]:
+    try:
+        document = _parsed(data)
+        if not isinstance(document, dict) or not document.keys() & _FORMS:
+            end(f"{path}: expected a JSON object with observations or traces", SCHEMA)
+        return trials_of(document, argument) if "traces" in document else [Trial(path, observations_of(document))]
+    except ValueError as error:
+        end(f"{path}: not JSON: {error}", SCHEMA)
+    except PlanFault as fault:
+        end_with(fault, f"at {path}")
 
 
 def write_whole(path: str, value: Mapping[str, Any]) -> None:
-    """JSON with sorted keys, in place of what was there; a failure leaves that as it was."""
-    text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
+    """JSON with sorted keys, in place of what was there; a failure leaves that as it was. `-` is standard output."""
+    data = (json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
     target = Path(path)
+    if path == STDOUT:
+        sys.stdout.buffer.write(data)
+        return
     try:
+        if target.exists() and not target.is_file():  # a device or a pipe can't be replaced; a folder says so itself
+            target.write_bytes(data)
+            return
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(text.encode("utf-8", "surrogatepass"))
+                file.write(data)
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
         except BaseException:
@@ -153,6 +176,11 @@ def write_whole(path: str, value: Mapping[str, Any]) -> None:
             raise
     except OSError as error:
         end(f"{path}: {error.strerror or error}", SCHEMA)
+
+
+def written_to(path: str) -> str:
+    """Where a result went, to stand behind what is said of it."""
+    return "" if path == STDOUT else f" ({path})"
 
 
 def _umask() -> int:
