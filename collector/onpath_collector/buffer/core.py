@@ -8,7 +8,7 @@ from typing import Final
 from onpath_collector.buffer.evidence import WaitingRoom
 from onpath_collector.buffer.open_runs import OpenRuns
 from onpath_collector.buffer.releases import awaited, part_of, whole_of
-from onpath_collector.buffer.run import RUN_WEIGHT, Run, TraceIndex
+from onpath_collector.buffer.run import NEVER, RUN_WEIGHT, Run, TraceIndex
 from onpath_collector.buffer.settled import ANEW, Entry, Judgement, LateStore, Settled, SettledIds
 from onpath_collector.buffer.subtraces import SubTrace
 from onpath_collector.buffer.values import BufferSettings, Counts, Evidence, Reason, Released, Spans
@@ -24,6 +24,7 @@ class TraceBuffer:
         self.counts = Counts()
         self.elsewhere = 0  # bytes in other buffers under the same memory limit; the owner keeps it current
         self._declares = bool(self.settings.root_attributes)
+        self._soonest = min(self.settings.settle_delay, self.settings.session_idle)
         self._open = OpenRuns(self.settings)
         self._sessions: dict[str, Run | Settled] = {}
         self._outgoing = 0  # weight of what is released and not yet settled
@@ -107,7 +108,8 @@ class TraceBuffer:
         self._limit(now, run)
         if pushed.complete and new:
             run.force(now, "marked")
-        self._open.schedule(run)
+        if run.forced is not None or (run.scheduled > now + self._soonest and (index.ends or run.scheduled == NEVER)):
+            self._open.schedule(run)  # else these spans can only have made its deadline later
 
     def attach(self, now: float, evidence: Evidence) -> None:
         """Takes log records that name spans of one trace. They never open a trace, but re-open a settled one."""

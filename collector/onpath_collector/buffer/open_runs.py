@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import Final
 
-from onpath_collector.buffer.run import DECLARED_WEIGHT, RUN_WEIGHT, SPAN_WEIGHT, Run
+from onpath_collector.buffer.run import DECLARED_WEIGHT, NEVER, RUN_WEIGHT, SPAN_WEIGHT, Run
 from onpath_collector.buffer.values import BufferSettings
-
-_NEVER: Final = float("inf")
 
 
 class OpenRuns:
@@ -92,7 +89,7 @@ class OpenRuns:
             at, _, run = heapq.heappop(heap)
             if run.closed or at != run.scheduled:
                 continue
-            run.scheduled = _NEVER
+            run.scheduled = NEVER
             deadline = run.due(self._settings)[0]
             if deadline > now:
                 self.schedule(run, deadline)

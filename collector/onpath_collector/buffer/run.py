@@ -15,7 +15,7 @@ SPAN_WEIGHT: Final = 128  # bytes that the index of one span costs, about
 DECLARED_WEIGHT: Final = 400  # and its place in the tree, where roots are declared
 RUN_WEIGHT: Final = 1500  # and an open trace besides its spans
 
-_FOREVER: Final = float("inf")
+NEVER: Final = float("inf")
 
 
 class TraceIndex:
@@ -54,6 +54,11 @@ class TraceIndex:
             elif parent_id not in known:
                 (remote if is_remote else missing).setdefault(parent_id, now)
         return len(known) - before
+
+    @property
+    def ends(self) -> bool:
+        """Whether its end is awaited for some cause, not just for want of spans."""
+        return self.root_at is not None or bool(self.remote) or self.declared is not None
 
     def wait_since(self) -> tuple[float | None, bool]:
         """Since when the trace's end is awaited (None: no root yet), and whether a parent is outstanding.
@@ -98,10 +103,10 @@ class Run:
         self.recovered = False
         self.full: Reason | None = None  # over a limit: takes nothing more
         self.forced: Reason | None = None  # released as soon as possible, for this reason
-        self.forced_at = _FOREVER
+        self.forced_at = NEVER
         self.first = now
         self.last = now
-        self.scheduled = _FOREVER  # the time of its entry in the buffer's heap
+        self.scheduled = NEVER  # the time of its entry in the buffer's heap
         self.leaving = 0  # its weight when it was told to leave for want of memory
         self.closed = False
         self.prior: Settled | None = None  # its last release
