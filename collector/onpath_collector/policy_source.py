@@ -16,19 +16,24 @@ class PolicySource:
     def __init__(self, given: str | dict[str, Any] | list[Any], folder: Path | None = None) -> None:
         self._given = given
         self._folder = folder
+        self._files: tuple[Path, ...] = ()  # of the last policy that loaded, with the contracts it takes in
 
     def load(self) -> Policy:
         """Raises onpath.policy.load.PolicyError with all problems."""
         if isinstance(self._given, str):
-            return load_policy([self._given])
-        return load_data(self._given, "the configuration's policy", folder=self._folder)
+            policy = load_policy([self._given])
+        else:
+            policy = load_data(self._given, "the configuration's policy", folder=self._folder)
+        self._files = tuple(Path(file) for file in policy.files)
+        return policy
 
     def state(self) -> Hashable:
-        """Another value once a file of the policy has changed, come or gone; contracts taken in by it not looked at."""
-        if not isinstance(self._given, str):
-            return None
-        path = Path(self._given)
-        return tuple(_stamp(p) for p in (sorted(path.iterdir()) if path.is_dir() else [path]))
+        """Another value once a file of the policy has changed, come or gone."""
+        seen = set(self._files)
+        if isinstance(self._given, str):
+            path = Path(self._given)
+            seen.update(path.iterdir() if path.is_dir() else [path])
+        return tuple(_stamp(path) for path in sorted(seen))
 
 
 def _stamp(path: Path) -> Hashable:
