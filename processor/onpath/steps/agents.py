@@ -19,6 +19,7 @@ from onpath.steps.tree import Logs, Node, relink, walk
 _WRAPS: Final = ("chain", "workflow")
 _WORD: Final = re.compile(r"[^\W_]+")
 _COMMON: Final = frozenset({"agent", "tool", "assistant", "run", "call", "ask", "to", "the", "a"})
+_NO_NAMES: Final = ("", "invoke_agent", "agent run", "agent_run", "agent", "Agent")  # of spans of any agent
 _NEAREST: Final = 64  # tool calls before an agent that may have started it
 
 
@@ -41,7 +42,7 @@ def agent_name(node: Node) -> str | None:
     if name is not None or node.claim.role == "loop":
         return name
     bare = bare_name(node.span.name)
-    return None if bare in ("", node.facts.text("model")) else bare
+    return None if bare in _NO_NAMES or bare == node.facts.text("model") else bare
 
 
 def _root_functions(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim]) -> Sequence[Node]:

@@ -65,14 +65,19 @@ class Recognition:
         )
 
     def _outcome(self, span: Span) -> str:
-        for node in self._nodes:
-            if span in node.spans:
-                others = [s.span_id for s in node.spans if s is not span]
-                beside = f", one call with {', '.join(others)}" if others else ""
-                if any(a.kind == "tool" for a in node.above()) and not self._maker.is_step(node):
-                    return f"inside a tool call, so no step of a scope above{beside}"
-                return f"{node.kind}{beside}"
-        return "a placeholder, left out" if self._claims[span].role == "dropped" else "no step"
+        if self._claims[span].role == "dropped":
+            return "a placeholder, left out"
+        node = next((n for n in self._nodes if span in n.spans), None)
+        if node is None:
+            return "no step"
+        others = [s.span_id for s in node.spans if s is not span]
+        beside = f", one with {', '.join(others)}" if others else ""
+        inside = any(a.kind == "tool" for a in node.above())
+        if node.kind == "agent":
+            return f"an agent's scope{', started by a tool call' if inside else ''}{beside}"
+        if not self._maker.is_step(node):
+            return f"inside a tool call, so no step of a scope above{beside}"
+        return f"a step: {node.kind}{beside}"
 
 
 def recognise(trace: Trace) -> Recognition:
