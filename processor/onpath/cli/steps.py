@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from math import inf, isfinite
 from typing import Any, NoReturn
 
 import click
@@ -43,7 +44,7 @@ def command(
         scopes = recognise(trace).scopes(nested)
         if as_json:
             for scope in scopes:
-                click.echo(json.dumps(scope_line(trace, scope), default=_other))
+                click.echo(as_json_text(scope_line(trace, scope)))
         else:
             show_trace(trace, scopes)
 
@@ -105,6 +106,21 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
+def as_json_text(line: Any) -> str:
+    """One line of JSON; what OTLP values hold and JSON does not, bytes and numbers that are none, as text."""
+    try:
+        return json.dumps(line, default=_other, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(line), default=_other, allow_nan=False)
+
+
 def _other(value: Any) -> Any:
-    """What OTLP values hold and JSON does not."""
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not isfinite(value):
+        return {inf: "Infinity", -inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
