@@ -88,13 +88,13 @@ class TraceBuffer:
         """Takes the spans of one trace that came together. Spans that can't be judged any more are counted."""
         count = len(pushed.spans)
         self.counts.spans += count
-        run = self._run_for(now, pushed)
-        if run is None:
+        found = self._run_for(now, pushed)
+        if found is None:
             return
+        run, index = found
         if run.full is not None:
             self.counts.dropped_spans[run.full] += count
             return
-        index = run.traces[pushed.trace_id]
         size = run.bytes
         new = run.take(now, index, pushed, self._declares)
         self._open.bytes += run.bytes - size
@@ -198,10 +198,16 @@ class TraceBuffer:
 
     # Openings
 
-    def _run_for(self, now: float, pushed: Spans) -> Run | None:
-        """The run that these spans belong to, opened if need be; None when they can't be judged."""
+    def _run_for(self, now: float, pushed: Spans) -> tuple[Run, TraceIndex] | None:
+        """The run and the trace that these spans belong to, opened if need be; None when they can't be judged."""
+        found = self._open.find(pushed.trace_id)
+        if found is not None and (pushed.session is None or found[0].session is not None):
+            return found
+        run = self._run_of(now, pushed, None if found is None else found[0])
+        return None if run is None else (run, run.traces[pushed.trace_id])
+
+    def _run_of(self, now: float, pushed: Spans, run: Run | None) -> Run | None:
         trace_id, session = pushed.trace_id, pushed.session
-        run = self._open.get(trace_id)
         if run is None and trace_id in self._ids:
             entry = self._ids.get(trace_id)
             if not isinstance(entry, Settled) or not self._late.holds(entry, now):
@@ -243,7 +249,6 @@ class TraceBuffer:
             if session is not None:
                 self._sessions[session] = run
         fresh = trace_id not in self._ids
-        run.traces[trace_id] = TraceIndex()
         self._open.add_trace(run, trace_id, fresh)
         self.counts.traces_started += fresh
         self.counts.reopened += not fresh
@@ -280,11 +285,7 @@ class TraceBuffer:
         return run
 
     def _add_evidence(self, run: Run, data: bytes) -> None:
-        digest = hash(data)
-        if digest not in run.digests:
-            run.digests.add(digest)
-            run.evidence.append(data)
-            run.bytes += len(data)
+        if run.attach(data):
             self._open.bytes += len(data)
 
     def _link(self, now: float, target: bytes, source: bytes) -> None:

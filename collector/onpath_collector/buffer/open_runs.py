@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from onpath_collector.buffer.run import DECLARED_WEIGHT, NEVER, RUN_WEIGHT, SPAN_WEIGHT, Run
+from onpath_collector.buffer.run import DECLARED_WEIGHT, NEVER, RUN_WEIGHT, SPAN_WEIGHT, Run, TraceIndex
 from onpath_collector.buffer.values import BufferSettings
 
 
@@ -17,7 +17,7 @@ class OpenRuns:
     def __init__(self, settings: BufferSettings) -> None:
         self._settings = settings
         self._span_weight = SPAN_WEIGHT + (DECLARED_WEIGHT if settings.root_attributes else 0)
-        self._by_trace: dict[bytes, Run] = {}
+        self._by_trace: dict[bytes, tuple[Run, TraceIndex]] = {}
         self._heap: list[tuple[float, int, Run]] = []
         self._sequence = 0  # runs with equal deadlines leave in the order in which they were scheduled
         self.runs = 0
@@ -33,27 +33,33 @@ class OpenRuns:
 
     def __iter__(self) -> Iterator[Run]:
         """In order of opening."""
-        return iter(dict.fromkeys(self._by_trace.values()))
+        return iter(dict.fromkeys(run for run, _ in self._by_trace.values()))
 
     def get(self, trace_id: bytes) -> Run | None:
+        found = self._by_trace.get(trace_id)
+        return None if found is None else found[0]
+
+    def find(self, trace_id: bytes) -> tuple[Run, TraceIndex] | None:
         return self._by_trace.get(trace_id)
 
     def add(self, run: Run) -> None:
-        self._by_trace.update(dict.fromkeys(run.traces, run))
+        self._by_trace.update({trace_id: (run, index) for trace_id, index in run.traces.items()})
         self.runs += 1
         self.fresh += run.fresh
         self.bytes += run.bytes
         self.spans += run.spans
 
     def add_trace(self, run: Run, trace_id: bytes, fresh: bool) -> None:
-        self._by_trace[trace_id] = run
+        """Adds a trace without spans to a run."""
+        index = run.traces[trace_id] = TraceIndex()
+        self._by_trace[trace_id] = (run, index)
         run.fresh += fresh
         self.fresh += fresh
 
     def merge(self, run: Run, target: Run) -> None:
         """`run` becomes part of `target`."""
         target.absorb(run)
-        self._by_trace.update(dict.fromkeys(run.traces, target))
+        self._by_trace.update({trace_id: (target, index) for trace_id, index in run.traces.items()})
         self.runs -= 1
 
     def remove(self, run: Run) -> None:

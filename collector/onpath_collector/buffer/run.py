@@ -91,7 +91,7 @@ class Run:
         self.traces: dict[bytes, TraceIndex] = {}
         self.chunks: list[bytes] = []
         self.evidence: list[bytes] = []
-        self.digests: set[int] = set()  # hashes of chunks and evidence; keyed per process, 64 bits
+        self.digests: set[int] | None = None  # see `holds`
         self.links: set[bytes] = set()
         self.bytes = 0
         self.spans = 0
@@ -133,11 +133,11 @@ class Run:
         """Adds a chunk; how many of its spans were new. One that is wholly known and held already changes nothing."""
         new = index.add(now, pushed.spans)
         data = pushed.data
-        digest = hash(data)
-        if not new and digest in self.digests:
+        if not new and self.holds(data):
             self.duplicates += len(pushed.spans)
             return 0
-        self.digests.add(digest)
+        if self.digests is not None:
+            self.digests.add(hash(data))
         self.chunks.append(data)
         self.bytes += len(data)
         if new:
@@ -150,12 +150,31 @@ class Run:
                 index.root_at = now
         return new
 
+    def attach(self, data: bytes) -> bool:
+        """Adds evidence; False for some that is there already."""
+        if self.holds(data):
+            return False
+        self.all_digests().add(hash(data))
+        self.evidence.append(data)
+        self.bytes += len(data)
+        return True
+
+    def holds(self, data: bytes) -> bool:
+        """Whether a chunk or evidence is there already, by its hash (64 bits, keyed by the process)."""
+        return hash(data) in self.all_digests()
+
+    def all_digests(self) -> set[int]:
+        """Made when first asked for: most traces see no duplicate."""
+        if self.digests is None:
+            self.digests = set(map(hash, (*self.chunks, *self.evidence)))
+        return self.digests
+
     def absorb(self, other: Run) -> None:
         """Takes over all of another run, which has joined this one's session."""
+        self.digests = self.all_digests() | other.all_digests()
         self.traces.update(other.traces)
         self.chunks += other.chunks
         self.evidence += other.evidence
-        self.digests |= other.digests
         self.links |= other.links
         self.bytes += other.bytes
         self.spans += other.spans

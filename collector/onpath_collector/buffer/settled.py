@@ -53,22 +53,24 @@ def _ids(joined: bytes) -> Iterator[bytes]:
 class Packed:
     """Serialised spans, joined (as OTLP messages of one kind may be) and compressed piece by piece."""
 
-    __slots__ = ("_at", "_chunks", "_compressor", "_pieces", "size")
+    __slots__ = ("_at", "_chunks", "_compressor", "_done", "_pieces", "size")
 
     def __init__(self, chunks: list[bytes]) -> None:
         self._chunks = deque(chunks)  # not yet compressed ...
         self._at = 0  # ... but for this much of the first of them
         self._pieces: list[bytes] = []
-        self._compressor: zlib._Compress | None = zlib.compressobj(_LEVEL)
+        self._compressor: zlib._Compress | None = None  # takes a quarter of a megabyte while it works
+        self._done = False
         self.size = sum(map(len, chunks))
 
     def squeeze(self, budget: int) -> int:
         """Compresses up to `budget` bytes; how many that were, 0 when all is compressed."""
         done = 0
-        while self._compressor is not None and done < budget:
+        while not self._done and done < budget:
+            if self._compressor is None:
+                self._compressor = zlib.compressobj(_LEVEL)
             if not self._chunks:
-                self._add(self._compressor.flush())
-                self._compressor = None
+                self._finish()
                 break
             chunk = self._chunks[0]
             piece = memoryview(chunk)[self._at : self._at + budget - done]
@@ -81,6 +83,12 @@ class Packed:
                 self.size -= len(chunk)
         return done
 
+    def _finish(self) -> None:
+        if self._compressor is not None:
+            self._add(self._compressor.flush())
+            self._compressor = None
+        self._done = True
+
     def _add(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self.size += len(piece)
@@ -89,9 +97,7 @@ class Packed:
         """What was put in; one chunk once compressing has begun. Ends the compressing."""
         if not self._pieces:
             return list(self._chunks)
-        if self._compressor is not None:
-            self._pieces.append(self._compressor.flush())
-            self._compressor = None
+        self._finish()
         start = zlib.decompress(b"".join(self._pieces))
         return [start + b"".join(self._chunks)[self._at :]]
 
@@ -138,7 +144,7 @@ class Settled(Judgement):
         self.data = Packed(run.chunks)
         self.evidence = run.evidence
         self.indexes = {trace_id: PackedIndex(index) for trace_id, index in run.traces.items()}
-        self.digests = array("q", run.digests)
+        self.digests = array("q", run.all_digests())
         self.links = run.links
         indexes = sum(index.size for index in self.indexes.values())
         self.size = _WEIGHT + run.bytes + indexes + 8 * len(self.digests)
