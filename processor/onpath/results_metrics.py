@@ -1,0 +1,120 @@
+"""Report -> metrics (results.md section 2.3): the one mapping, for every process that counts results.
+
+Data flow: Report -> `points` (plain values, which also pass between processes) -> `Instruments.record`, in the context
+of the judged span, so that exemplars carry its ids. Names of workflows, evaluations and steps come from the policy,
+never from a trace: a step that no policy names is counted as `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import Meter
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+from onpath.policy.model import Policy
+from onpath.report import Report, Result, Verdict
+from onpath.results import score
+
+Instrument: TypeAlias = Literal[
+    "onpath.verdicts", "onpath.evaluations", "onpath.evaluation.score", "onpath.findings", "onpath.revised"
+]
+
+SCORE_BOUNDARIES: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+OTHER: Final = "other"
+
+
+class Point(NamedTuple):
+    """One measurement, with the ids (hex) of the span that it is about."""
+
+    instrument: Instrument
+    value: float
+    attributes: Mapping[str, str]
+    trace_id: str
+    span_id: str
+
+
+def step_names(policy: Policy) -> frozenset[str]:
+    """Every text in a policy that a finding may name as a step."""
+    found: set[str] = set()
+    waiting: list[Any] = [workflow.checks for workflow in policy.workflows]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.add(value)
+        elif isinstance(value, Mapping):
+            waiting += (*value.keys(), *value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            waiting += value
+        elif is_dataclass(value):
+            waiting += (getattr(value, f.name) for f in fields(value))
+            waiting.append(getattr(value, "written", None))
+    return frozenset(found)
+
+
+def points(
+    report: Report, steps: frozenset[str], before: Mapping[tuple[str, str], Verdict] | None = None
+) -> list[Point]:
+    """What to count for a report.
+
+    `steps` are the policy's `step_names`. `before` has the verdicts, by workflow and span id, of the report that
+    this one replaces. A trace counts once: a revision adds verdicts that have changed, each with where it came from.
+    """
+    return [point for result in report.results for point in _result(result, steps, before or {})]
+
+
+def _result(result: Result, steps: frozenset[str], before: Mapping[tuple[str, str], Verdict]) -> Iterator[Point]:
+    def point(instrument: Instrument, value: float, **attributes: str) -> Point:
+        return Point(instrument, value, {"workflow": result.workflow, **attributes}, result.trace_id, result.span_id)
+
+    was = before.get((result.workflow, result.span_id))
+    if was != result.verdict:
+        yield point("onpath.verdicts", 1, verdict=str(result.verdict))
+    if was is not None:
+        if was != result.verdict:
+            yield point("onpath.revised", 1, **{"from": str(was), "to": str(result.verdict)})
+        return
+    for evaluation in result.evaluations:
+        yield point("onpath.evaluations", 1, evaluation=evaluation.name, label=str(evaluation.label))
+        value = score(evaluation.score)
+        if value is not None:
+            yield point("onpath.evaluation.score", value, evaluation=evaluation.name)
+        for finding in evaluation.findings:
+            known = finding.step if finding.step in steps else OTHER
+            yield point("onpath.findings", 1, rule=finding.rule, step=known or OTHER)
+
+
+class Instruments:
+    """The instruments of one meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._counters = {
+            "onpath.verdicts": meter.create_counter("onpath.verdicts", description="Verdicts of workflows on scopes"),
+            "onpath.evaluations": meter.create_counter("onpath.evaluations", description="Checks made, by label"),
+            "onpath.findings": meter.create_counter("onpath.findings", description="Things found wrong, by rule"),
+            "onpath.revised": meter.create_counter("onpath.revised", description="Verdicts that late spans changed"),
+        }
+        self._score = meter.create_histogram(
+            "onpath.evaluation.score",
+            description="Scores of checks, from 0 to 1",
+            explicit_bucket_boundaries_advisory=SCORE_BOUNDARIES,
+        )
+
+    def record(self, measured: Iterable[Point]) -> None:
+        for point in measured:
+            attributes: dict[str, Any] = dict(point.attributes)
+            context = _context(point)
+            if point.instrument == "onpath.evaluation.score":
+                self._score.record(point.value, attributes, context)
+            else:
+                self._counters[point.instrument].add(point.value, attributes, context)
+
+
+def _context(point: Point) -> Context:
+    """Sampled, since exemplars are taken of sampled spans alone."""
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    judged = SpanContext(int(point.trace_id, 16), int(point.span_id, 16), is_remote=True, trace_flags=flags)
+    return set_span_in_context(NonRecordingSpan(judged))
