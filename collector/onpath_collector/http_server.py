@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from uvicorn.config import Config
@@ -25,10 +25,10 @@ from onpath_collector.security import Certificates
 log: Final = logging.getLogger(__name__)
 log.setLevel(logging.ERROR)  # no line for each malformed request, which anyone may send
 
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = Mapping[bytes, bytes]
 
 _HANDSHAKE: Final = 10.0  # seconds
@@ -55,6 +55,10 @@ class Answer:
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    def closing(self) -> Answer:
+        """The same, and the connection is closed after it."""
+        return replace(self, headers={**self.headers, "connection": "close"})
 
     async def send(self, send: Send) -> None:
         fields = {"content-type": self.content_type, "content-length": str(len(self.body)), **self.headers}

@@ -149,7 +149,7 @@ class GrpcReceiver:
         try:
             self._admit(context)
             with self._room.share() as share:
-                await share.grow(self._settings.max_request)  # nothing says how large the message will be
+                await share.take(self._settings.max_request)  # nothing says how large the message will be
                 accepted = take(await self._read(context))
             counts.accept(accepted)
             answer = response(signal, accepted)

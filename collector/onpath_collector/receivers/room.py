@@ -26,7 +26,7 @@ class Room:
 
     @contextmanager
     def share(self) -> Iterator[Share]:
-        """What one request takes, given back at the end."""
+        """Given back at the end."""
         share = Share(self)
         try:
             yield share
@@ -46,9 +46,9 @@ class Room:
         finally:
             self._reading.pop(limit, None)
 
-    async def take(self, size: int, has: int) -> int:
-        """Takes `size` more for a share that has some; how much that is, since no share is larger than the room."""
-        size = min(size, self._size - has)
+    async def take(self, size: int) -> int:
+        """How much was taken: no share is larger than the room. Raises Refused when there is none for long."""
+        size = min(size, self._size)
         if size <= self._free and not self._waiting:
             self._free -= size
             return size
@@ -89,13 +89,13 @@ class Room:
 
 
 class Share:
-    """Of a Room. `size` is what is taken now, in bytes."""
+    """What one request takes of a room, in bytes."""
 
     def __init__(self, room: Room) -> None:
         self.size = 0
         self._room = room
 
-    async def grow(self, size: int) -> None:
-        """To so many bytes altogether. Raises Refused when there is no room for long."""
-        if size > self.size:
-            self.size += await self._room.take(size - self.size, self.size)
+    async def take(self, size: int) -> None:
+        """Once. Raises Refused when there is no room for long."""
+        assert not self.size
+        self.size = await self._room.take(size)
