@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from onpath_collector.buffer.evidence import WaitingRoom
-from onpath_collector.buffer.open_runs import OpenRuns
+from onpath_collector.buffer.openings import Openings
 from onpath_collector.buffer.releases import awaited, part_of, whole_of
-from onpath_collector.buffer.run import NEVER, RUN_WEIGHT, Run, TraceIndex
-from onpath_collector.buffer.settled import ANEW, Entry, Judgement, LateStore, Settled, SettledIds
+from onpath_collector.buffer.run import NEVER, RUN_WEIGHT, Run
+from onpath_collector.buffer.settled import Judgement, Settled
 from onpath_collector.buffer.subtraces import SubTrace
 from onpath_collector.buffer.values import BufferSettings, Counts, Evidence, Reason, Released, Spans
 
@@ -25,12 +24,9 @@ class TraceBuffer:
         self.elsewhere = 0  # bytes in other buffers under the same memory limit; the owner keeps it current
         self._declares = bool(self.settings.root_attributes)
         self._soonest = min(self.settings.settle_delay, self.settings.session_idle)
-        self._open = OpenRuns(self.settings)
-        self._sessions: dict[str, Run | Settled] = {}
         self._outgoing = 0  # weight of what is released and not yet settled
-        self._ids = SettledIds(self.settings.settled_memory)
-        self._late = LateStore(self.settings.late_window, self.settings.late_bytes, self._lost_bytes)
-        self._waiting = WaitingRoom(self.settings.idle_timeout, self.settings.evidence_bytes)
+        self._runs = Openings(self.settings, self.counts)
+        self._open, self._ids, self._late = self._runs.open, self._runs.ids, self._runs.late
 
     # What is held
 
@@ -62,7 +58,7 @@ class TraceBuffer:
     @property
     def memory(self) -> int:
         """All that counts against `memory_limit`, in bytes, about."""
-        return self._open.weight + self._late.size + self._outgoing + self._waiting.size + self.elsewhere
+        return self._open.weight + self._late.size + self._outgoing + self._runs.waiting.size + self.elsewhere
 
     # In
 
@@ -88,7 +84,7 @@ class TraceBuffer:
         """Takes the spans of one trace that came together. Spans that can't be judged any more are counted."""
         count = len(pushed.spans)
         self.counts.spans += count
-        found = self._run_for(now, pushed)
+        found = self._runs.run_for(now, pushed)
         if found is None:
             return
         run, index = found
@@ -120,17 +116,17 @@ class TraceBuffer:
             if isinstance(entry, Settled) and self._late.holds(entry, now):
                 if hash(data) in entry.digests:
                     return
-                run = self._reopen(now, entry)
+                run = self._runs.reopen(now, entry)
             elif evidence.trace_id in self._ids:
                 self.counts.dropped_evidence["late"] += 1
                 return
             else:
-                self.counts.dropped_evidence["no_span"] += self._waiting.add(now, evidence.trace_id, data)
+                self.counts.dropped_evidence["no_span"] += self._runs.waiting.add(now, evidence.trace_id, data)
                 return
         if run.full is not None:
             self.counts.dropped_evidence[run.full] += 1
             return
-        self._add_evidence(run, data)
+        self._runs.add_evidence(run, data)
         self._limit(now, run)
         self._open.schedule(run)
 
@@ -196,103 +192,11 @@ class TraceBuffer:
             self._ids.shrink(judgement)
         return before
 
-    # Openings
-
-    def _run_for(self, now: float, pushed: Spans) -> tuple[Run, TraceIndex] | None:
-        """The run and the trace that these spans belong to, opened if need be; None when they can't be judged."""
-        found = self._open.find(pushed.trace_id)
-        if found is not None and (pushed.session is None or found[0].session is not None):
-            return found
-        run = self._run_of(now, pushed, None if found is None else found[0])
-        return None if run is None else (run, run.traces[pushed.trace_id])
-
-    def _run_of(self, now: float, pushed: Spans, run: Run | None) -> Run | None:
-        trace_id, session = pushed.trace_id, pushed.session
-        if run is None and trace_id in self._ids:
-            entry = self._ids.get(trace_id)
-            if not isinstance(entry, Settled) or not self._late.holds(entry, now):
-                return self._run_after_window(now, pushed, entry)
-            if hash(pushed.data) in entry.digests:
-                self.counts.duplicates += len(pushed.spans)
-                return None
-            run = self._reopen(now, entry)
-        if run is None:
-            return self._opened(now, trace_id, session)
-        if session is not None and run.session is None:
-            return self._join(now, run, session)
-        return run
-
-    def _run_after_window(self, now: float, pushed: Spans, entry: Entry) -> Run | None:
-        """For spans of a trace whose bytes are gone. One ended by a mark or by a declared root may go on."""
-        if entry == ANEW or (isinstance(entry, Settled) and entry.anew):
-            return self._opened(now, pushed.trace_id, pushed.session)
-        if entry is None or (isinstance(entry, Settled) and not entry.marked):
-            self.counts.late_spans += len(pushed.spans)
-            self.counts.late_unjudged += len(pushed.spans)
-            self.counts.dropped_spans["late"] += len(pushed.spans)
-            return None
-        run = self._opened(now, pushed.trace_id, pushed.session)
-        run.traces[pushed.trace_id].settled = True
-        run.partial = True
-        if isinstance(entry, int):
-            run.revision = max(run.revision, entry)
-        elif run.prior is None:
-            run.prior = entry
-        return run
-
-    def _opened(self, now: float, trace_id: bytes, session: str | None) -> Run:
-        """Opens a trace, in the run of its session or one of its own, with the evidence that waited for it."""
-        run = None if session is None else self._of_session(now, session)
-        if run is None:
-            run = Run(now, session)
-            self._open.add(run)
-            if session is not None:
-                self._sessions[session] = run
-        fresh = trace_id not in self._ids
-        self._open.add_trace(run, trace_id, fresh)
-        self.counts.traces_started += fresh
-        self.counts.reopened += not fresh
-        waited = self._waiting.take(trace_id)
-        if waited is not None:
-            run.links |= waited.links
-            for data in waited.chunks:
-                self._add_evidence(run, data)
-        return run
-
-    def _reopen(self, now: float, settled: Settled) -> Run:
-        run = settled.reopened(now)
-        self._late.take(settled)
-        self._open.add(run)
-        if run.session is not None:
-            self._sessions[run.session] = run
-        self.counts.reopened += 1
-        return run
-
-    def _of_session(self, now: float, session: str) -> Run | None:
-        found = self._sessions.get(session)
-        if isinstance(found, Settled):
-            return self._reopen(now, found) if self._late.holds(found, now) else None
-        return found
-
-    def _join(self, now: float, run: Run, session: str) -> Run:
-        """A trace turned out to belong to a session: its run becomes the session's, or part of it."""
-        target = self._of_session(now, session)
-        if target is not None:
-            self._open.merge(run, target)
-            return target
-        run.session = session
-        self._sessions[session] = run
-        return run
-
-    def _add_evidence(self, run: Run, data: bytes) -> None:
-        if run.attach(data):
-            self._open.bytes += len(data)
-
     def _link(self, now: float, target: bytes, source: bytes) -> None:
         run = self._open.get(target)
         if run is None:
             if target not in self._ids:
-                self.counts.dropped_evidence["no_span"] += self._waiting.link(now, target, source)
+                self.counts.dropped_evidence["no_span"] += self._runs.waiting.link(now, target, source)
         elif len(run.links) < _LINKS:
             run.links.add(source)
 
@@ -336,7 +240,7 @@ class TraceBuffer:
             settled.judging = False
         if declared is not None:
             declared.pending = {}
-        self._remember(settled, run)
+        self._runs.remember(settled, run)
         return found
 
     def _release_sub(self, run: Run, sub: SubTrace, due: float, reason: Reason, counted: int) -> Released:
@@ -351,21 +255,3 @@ class TraceBuffer:
         self.counts.released[released.reason] += 1
         self.counts.traces_released += released.traces
         return released
-
-    def _remember(self, settled: Settled, run: Run) -> None:
-        for forgotten in self._ids.put(settled):
-            self.counts.forgotten += 1
-            if len(forgotten.trace_ids) == 1:
-                self._late.discard(forgotten)
-        self._late.put(settled, run)
-        if settled.session is not None:
-            if settled.data is not None:
-                self._sessions[settled.session] = settled
-            else:
-                del self._sessions[settled.session]
-
-    def _lost_bytes(self, settled: Settled) -> None:
-        if settled.session is not None and self._sessions.get(settled.session) is settled:
-            del self._sessions[settled.session]
-        if not settled.judging:
-            self._ids.shrink(settled)
