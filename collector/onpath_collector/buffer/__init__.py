@@ -14,6 +14,6 @@ its trace is not released again.
 """
 
 from onpath_collector.buffer.core import TraceBuffer
-from onpath_collector.buffer.values import BufferSettings, Counts, Evidence, Reason, Released, Spans
+from onpath_collector.buffer.values import LATENESS, BufferSettings, Counts, Evidence, Reason, Released, Spans
 
-__all__ = ["BufferSettings", "Counts", "Evidence", "Reason", "Released", "Spans", "TraceBuffer"]
+__all__ = ["LATENESS", "BufferSettings", "Counts", "Evidence", "Reason", "Released", "Spans", "TraceBuffer"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable
 from typing import Final
 
@@ -10,7 +11,7 @@ from onpath_collector.buffer.releases import awaited, part_of, whole_of
 from onpath_collector.buffer.run import NEVER, RUN_WEIGHT, Run
 from onpath_collector.buffer.settled import Judgement, Settled
 from onpath_collector.buffer.subtraces import SubTrace
-from onpath_collector.buffer.values import BufferSettings, Counts, Evidence, Reason, Released, Spans
+from onpath_collector.buffer.values import LATENESS, BufferSettings, Counts, Evidence, Reason, Released, Spans
 
 _LINKS: Final = 128  # traces remembered that link to one
 _SQUEEZE: Final = 256 << 10  # bytes compressed in one tick, about a millisecond
@@ -66,7 +67,8 @@ class TraceBuffer:
         """Whether a request of `size` bytes may come in; otherwise its sender is to come back.
 
         Over the limit, settled traces lose their bytes first; then the heaviest-times-oldest open traces are released
-        early. What is on its way to be judged may be over the limit by an eighth of it.
+        early. What is on its way to be judged may be over the limit by an eighth of it. Whatever the answer, deadlines
+        may have moved.
         """
         limit = self.settings.memory_limit
         if limit is None or self.memory + size <= limit:
@@ -80,17 +82,20 @@ class TraceBuffer:
             self._open.release_early(now, max(over, limit // 16))
         return self.memory + size <= limit + limit // _OUTGOING
 
-    def push(self, now: float, pushed: Spans) -> None:
-        """Takes the spans of one trace that came together. Spans that can't be judged any more are counted."""
+    def push(self, now: float, pushed: Spans, tag: int | None = None) -> bool:
+        """Takes the spans of one trace that came together. Spans that can't be judged any more are counted.
+
+        False when nothing of it is kept. Otherwise `tag` is among those of the Released that holds these spans first.
+        """
         count = len(pushed.spans)
         self.counts.spans += count
         found = self._runs.run_for(now, pushed)
         if found is None:
-            return
+            return False
         run, index = found
         if run.full is not None:
             self.counts.dropped_spans[run.full] += count
-            return
+            return False
         size = run.bytes
         new = run.take(now, index, pushed, self._declares)
         self._open.bytes += run.bytes - size
@@ -99,6 +104,8 @@ class TraceBuffer:
         if index.settled:
             run.late += new
             self.counts.late_spans += new
+        if index.root_at is not None and index.root_at < now:
+            self.counts.lateness[bisect_left(LATENESS, now - index.root_at)] += new
         for target in pushed.links:
             self._link(now, target, pushed.trace_id)
         self._limit(now, run)
@@ -106,29 +113,41 @@ class TraceBuffer:
             run.force(now, "marked")
         if run.forced is not None or (run.scheduled > now + self._soonest and (index.ends or run.scheduled == NEVER)):
             self._open.schedule(run)  # else these spans can only have made its deadline later
+        return self._tagged(run, tag, run.bytes > size)
 
-    def attach(self, now: float, evidence: Evidence) -> None:
-        """Takes log records that name spans of one trace. They never open a trace, but re-open a settled one."""
+    def attach(self, now: float, evidence: Evidence, tag: int | None = None) -> bool:
+        """Takes log records that name spans of one trace. They never open a trace, but re-open a settled one.
+
+        The answer is that of `push`; evidence that waits for its first span is not vouched for.
+        """
         data = evidence.data
         run = self._open.get(evidence.trace_id)
         if run is None:
             entry = self._ids.get(evidence.trace_id)
             if isinstance(entry, Settled) and self._late.holds(entry, now):
                 if hash(data) in entry.digests:
-                    return
+                    return False
                 run = self._runs.reopen(now, entry)
             elif evidence.trace_id in self._ids:
                 self.counts.dropped_evidence["late"] += 1
-                return
+                return False
             else:
                 self.counts.dropped_evidence["no_span"] += self._runs.waiting.add(now, evidence.trace_id, data)
-                return
+                return False
         if run.full is not None:
             self.counts.dropped_evidence[run.full] += 1
-            return
+            return False
+        size = run.bytes
         self._runs.add_evidence(run, data)
         self._limit(now, run)
         self._open.schedule(run)
+        return self._tagged(run, tag, run.bytes > size)
+
+    @staticmethod
+    def _tagged(run: Run, tag: int | None, kept: bool) -> bool:
+        if kept and tag is not None:
+            run.tags.append(tag)
+        return kept
 
     def complete(self, now: float, trace_id: bytes) -> bool:
         """Ends a trace, or the session it belongs to, at once; False for one that is not open."""
@@ -238,6 +257,7 @@ class TraceBuffer:
             found.append(self._release(whole_of(run, settled, due, reason)))
         else:
             settled.judging = False
+            found[-1].tags = tuple(run.tags)
         if declared is not None:
             declared.pending = {}
         self._runs.remember(settled, run)

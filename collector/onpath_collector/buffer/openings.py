@@ -35,6 +35,7 @@ class Openings:
             if not isinstance(entry, Settled) or not self.late.holds(entry, now):
                 return self._run_after_window(now, pushed, entry)
             if hash(pushed.data) in entry.digests:
+                entry.duplicates += len(pushed.spans)
                 self._counts.duplicates += len(pushed.spans)
                 return None
             run = self.reopen(now, entry)
@@ -121,6 +122,8 @@ class Openings:
                 self._sessions[settled.session] = settled
             else:
                 del self._sessions[settled.session]
+        if settled.data is None and not settled.judging:
+            self.ids.shrink(settled)
 
     def _lost_bytes(self, settled: Settled) -> None:
         if settled.session is not None and self._sessions.get(settled.session) is settled:

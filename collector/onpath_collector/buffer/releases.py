@@ -34,6 +34,7 @@ def whole_of(run: Run, settled: Settled, due: float, reason: Reason) -> Released
         linked_from=tuple(sorted(run.links)),
         opened_at=run.first,
         due_at=due,
+        tags=tuple(run.tags),
         without=() if run.declared is None else run.declared.roots,
         judgement=settled,
     )
@@ -62,6 +63,7 @@ def part_of(run: Run, sub: SubTrace, judgement: Judgement, due: float, reason: R
         linked_from=tuple(sorted(run.links)),
         opened_at=run.first,
         due_at=due,
+        tags=(),
         root=sub.root,
         judgement=judgement,
     )

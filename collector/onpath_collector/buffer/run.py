@@ -83,7 +83,7 @@ class Run:
     __slots__ = (
         "bytes", "chunks", "closed", "digests", "duplicates", "evidence", "first", "forced", "forced_at", "fresh",
         "full", "last", "late", "leaving", "links", "partial", "prior", "recovered", "revision", "scheduled",
-        "session", "spans", "traces",
+        "session", "spans", "tags", "traces",
     )  # fmt: skip
 
     def __init__(self, now: float, session: str | None = None) -> None:
@@ -92,6 +92,7 @@ class Run:
         self.chunks: list[bytes] = []
         self.evidence: list[bytes] = []
         self.digests: set[int] | None = None  # see `holds`
+        self.tags: list[int] = []
         self.links: set[bytes] = set()
         self.bytes = 0
         self.spans = 0
@@ -175,6 +176,7 @@ class Run:
         self.traces.update(other.traces)
         self.chunks += other.chunks
         self.evidence += other.evidence
+        self.tags += other.tags
         self.links |= other.links
         self.bytes += other.bytes
         self.spans += other.spans

@@ -21,13 +21,13 @@ _WEIGHT: Final = 1000  # bytes that a settled run costs besides its data, about
 class PackedIndex:
     """A TraceIndex without its sets: ids put together, 8 bytes each."""
 
-    __slots__ = ("_declared", "_known", "_missing", "_remote", "_rooted")
+    __slots__ = ("_declared", "_known", "_missing", "_remote", "_root_at")
 
     def __init__(self, index: TraceIndex) -> None:
         self._known = b"".join(index.known)
         self._missing = b"".join(index.missing)
         self._remote = b"".join(index.remote)
-        self._rooted = index.root_at is not None
+        self._root_at = index.root_at
         self._declared = index.declared
 
     @property
@@ -41,7 +41,7 @@ class PackedIndex:
         index.known = set(_ids(self._known))
         index.missing = dict.fromkeys(_ids(self._missing), now)
         index.remote = dict.fromkeys(_ids(self._remote), now)
-        index.root_at = now if self._rooted else None
+        index.root_at = self._root_at
         index.declared = self._declared
         return index
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from onpath_collector.buffer.settled import Judgement
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 Reason: TypeAlias = Literal[
     "root_ended", "idle", "max_age", "span_limit", "bytes_limit", "memory", "marked", "shutdown", "recovered"
 ]
+
+
+LATENESS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,7 @@ class Released:
     linked_from: tuple[bytes, ...]  # ids of traces with links to it
     opened_at: float
     due_at: float  # its deadline; how long ago that is, is the deadline's lag
+    tags: tuple[int, ...]  # given with the chunks that this is the first whole release of
     judgement: Judgement = field(repr=False)  # the buffer's own
     root: bytes | None = None  # span id of a declared root: only the subtree of this span is judged
     without: tuple[bytes, ...] = ()  # declared roots already judged: the trace is judged without their subtrees
@@ -111,4 +115,6 @@ class Counts:
     traces_released: int = 0
     reopened: int = 0
     forgotten: int = 0  # settled ids pushed out of `settled_memory`
+    lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS) + 1))
+    """New spans by how long after their root they came: up to each of LATENESS, and longer."""
     released: Counter[str] = field(default_factory=Counter)  # by reason, also of re-opened traces

@@ -255,3 +255,34 @@ def test_memory_is_let_go() -> None:
         buffer.settle(released, "x")
     buffer.tick(65.0)
     assert buffer.memory == 0
+
+
+def test_late_duplicates_are_told_with_the_next_revision() -> None:
+    w = settled()
+    w.push(1, {1: ROOT, 2: 1}, data=b"first")
+    w.push(1, {3: 1})
+    ((_, released),) = w.walk(LONG)
+    assert released.duplicates == 2
+
+
+def test_tags_come_back_with_the_first_release() -> None:
+    w = Walk()
+    assert w.buffer.push(0.0, chunk(1, {1: ROOT}, data=b"a"), tag=7)
+    assert not w.buffer.push(0.0, chunk(1, {1: ROOT}, data=b"a"), tag=8)
+    assert w.buffer.attach(0.0, evidence(1, b"log"), tag=9)
+    assert not w.buffer.attach(0.0, evidence(1, b"log"), tag=10)
+    ((_, first),) = w.walk(3.0)
+    assert first.tags == (7, 9)
+    assert w.buffer.push(3.0, chunk(1, {2: 1}), tag=11)
+    ((_, second),) = w.walk(10.0)
+    assert second.tags == (11,)
+
+
+def test_how_late_spans_are() -> None:
+    w = Walk()
+    w.push(1, {1: ROOT, 2: 1})
+    for number, at in enumerate((0.05, 1.5, 3.0), 3):
+        w.walk(at)
+        w.push(1, {number: 1})
+    w.walk(1000.0)
+    assert w.buffer.counts.lateness == [1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]
