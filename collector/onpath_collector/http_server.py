@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -173,11 +174,24 @@ class _Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._overhead > self._limits.header_bytes:
+        self._unset_keepalive_if_required()
+        try:
+            if self._overhead > self._limits.header_bytes:
+                raise HttpParserError("nothing but header")
+            self._overhead += len(data)
+            self._feed(data)
+        except HttpParserError:
             self.send_400_response("")
-            return
-        self._overhead += len(data)
-        super().data_received(data)
+
+    def _feed(self, data: bytes) -> None:
+        """An upgrade that a request offers is declined: the parser, which would drop the body, gets it without."""
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as offered:
+            lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+            lines += [b"%s: %s" % field for field in self.headers if field[0] not in (b"upgrade", b"connection")]
+            self.parser = HttpRequestParser(self)
+            self._feed(b"\r\n".join([*lines, b"", data[offered.args[0] :]]))
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP, if that is what the client waits to have answered, and hangs up."""
@@ -206,6 +220,10 @@ class _Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self._limits.ahead:
             raise ValueError("too many requests sent ahead")
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise ValueError("this is no proxy")
+            return
         self._within(None)
         super().on_headers_complete()
 
@@ -214,6 +232,8 @@ class _Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._overhead, self._whole = 0, True
         super().on_message_complete()
         if self.cycle.response_complete:
