@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -39,3 +44,20 @@ def logs(text: str = "hello") -> bytes:
 def span_ids(request: bytes) -> list[bytes]:
     parsed = ExportTraceServiceRequest.FromString(request)
     return [span.span_id for group in parsed.resource_spans for scope in group.scope_spans for span in scope.spans]
+
+
+def as_json(request: bytes | Any) -> bytes:
+    """The OTLP/JSON of a request, serialised spans or a message: protobuf's own JSON, with ids in hex."""
+    message = ExportTraceServiceRequest.FromString(request) if isinstance(request, bytes) else request
+
+    def hexed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [hexed(item) for item in value]
+        if isinstance(value, dict):
+            return {k: base64.b64decode(v).hex() if k in _IDS else hexed(v) for k, v in value.items()}
+        return value
+
+    return json.dumps(hexed(MessageToDict(message, use_integers_for_enums=True))).encode()
+
+
+_IDS = ("traceId", "spanId", "parentSpanId")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.json_format import MessageToDict
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -21,6 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from onpath.otlp_json import logs_of, spans_of
 from onpath_collector.otlp import DecodeError, decode, from_json, split
 from tests.conftest import SHARED
+from tests.support.requests import as_json
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 RECORDINGS = sorted((SHARED / "traces").rglob("*.raw.jsonl")) if SHARED.is_dir() else []
@@ -224,30 +224,14 @@ def logs_request() -> ExportLogsServiceRequest:
     return request
 
 
-def as_otlp_json(request: Any) -> bytes:
-    """Protobuf's own JSON of a message, with what OTLP spells otherwise put right: ids in hex."""
-
-    def hexed(value: Any) -> Any:
-        if isinstance(value, list):
-            return [hexed(item) for item in value]
-        if isinstance(value, dict):
-            return {
-                key: base64.b64decode(item).hex() if key in ("traceId", "spanId") else hexed(item)
-                for key, item in value.items()
-            }
-        return value
-
-    return json.dumps(hexed(MessageToDict(request, use_integers_for_enums=True))).encode()
-
-
 def test_metrics_of_every_kind() -> None:
     request = metrics_request()
-    assert ExportMetricsServiceRequest.FromString(from_json("metrics", as_otlp_json(request))) == request
+    assert ExportMetricsServiceRequest.FromString(from_json("metrics", as_json(request))) == request
 
 
 def test_logs() -> None:
     request = logs_request()
-    body = as_otlp_json(request)
+    body = as_json(request)
     assert ExportLogsServiceRequest.FromString(from_json("logs", body)) == request
     _, (record,) = decode([], [from_json("logs", body)])
     assert [asdict(record)] == [asdict(known) for known in logs_of(json.loads(body))]
