@@ -38,7 +38,7 @@ class Intake:
         self.rejected: Counter[str] = Counter()  # spans with wrong ids, by reason; forwarded all the same
         self.own = 0  # spans of results that came back
 
-    def traces(self, request: bytes) -> Accepted:
+    async def traces(self, request: bytes) -> Accepted:
         batch = split(request, self._wanted)
         now = self._clock()
         self._admit("traces", request)
@@ -52,13 +52,13 @@ class Intake:
         self._schedule()
         return Accepted(batch.spans, batch.rejected.total(), batch.message)
 
-    def metrics(self, request: bytes) -> Accepted:
+    async def metrics(self, request: bytes) -> Accepted:
         items = count_items("metrics", request)
         self._admit("metrics", request)
         self._hand_on("metrics", request, items)
         return Accepted(items)
 
-    def logs(self, request: bytes) -> Accepted:
+    async def logs(self, request: bytes) -> Accepted:
         items = count_items("logs", request)
         evidence = split_logs(request)
         now = self._clock()

@@ -19,15 +19,15 @@ class KeepingConsumer:
     object_to: Callable[[bytes], Exception | None] = lambda request: None
     kept: list[tuple[str, bytes]] = field(default_factory=list)
 
-    def traces(self, request: bytes) -> Accepted:
+    async def traces(self, request: bytes) -> Accepted:
         batch = split(request)
         return self._keep("traces", request, Accepted(batch.spans, batch.rejected.total(), batch.message))
 
-    def metrics(self, request: bytes) -> Accepted:
+    async def metrics(self, request: bytes) -> Accepted:
         groups = ExportMetricsServiceRequest.FromString(request).resource_metrics
         return self._keep("metrics", request, Accepted(len(groups)))
 
-    def logs(self, request: bytes) -> Accepted:
+    async def logs(self, request: bytes) -> Accepted:
         groups = ExportLogsServiceRequest.FromString(request).resource_logs
         return self._keep("logs", request, Accepted(len(groups)))
 

@@ -1,16 +1,17 @@
 """What receivers share: the one consumer they call, what it answers, and what is counted.
 
 A receiver turns a transport into `Consumer` calls and the consumer's answer into the transport's words. The consumer
-takes a request whole or not at all: when it raises, nothing of the request has been kept.
+takes a request whole or not at all: when it raises a `Refused` or a `DecodeError`, nothing of the request has been
+kept.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 log: Final = logging.getLogger("onpath")
 
@@ -53,15 +54,19 @@ class Unauthenticated(Exception):
 class Consumer(Protocol):
     """Where every receiver puts its requests: serialised Export...ServiceRequest messages, as they came.
 
-    Called on the event loop; returns without waiting. Raises `Refused` to have the sender come back and
-    `onpath_collector.otlp.DecodeError` for bytes that are no such message; anything else is a fault of ours.
+    Called on the event loop; waits for nothing but the journal, where there is one. Raises `Refused` to have the sender
+    come back and `onpath_collector.otlp.DecodeError` for bytes that are no such message; anything else is a fault of
+    ours. Cancelled, it has kept the request or has not.
     """
 
-    def traces(self, request: bytes) -> Accepted: ...
+    async def traces(self, request: bytes) -> Accepted: ...
 
-    def metrics(self, request: bytes) -> Accepted: ...
+    async def metrics(self, request: bytes) -> Accepted: ...
 
-    def logs(self, request: bytes) -> Accepted: ...
+    async def logs(self, request: bytes) -> Accepted: ...
+
+
+Take: TypeAlias = Callable[[bytes], Awaitable[Accepted]]
 
 
 @dataclass(slots=True)
@@ -103,9 +108,9 @@ class Faults:
             log.error("a request failed by a fault of the collector; others like it are only counted", exc_info=error)
 
 
-def consume(consumer: Consumer, signal: Signal) -> Callable[[bytes], Accepted]:
+def consume(consumer: Consumer, signal: Signal) -> Take:
     """The consumer's method for a signal."""
-    methods: dict[Signal, Callable[[bytes], Accepted]] = {
+    methods: dict[Signal, Take] = {
         "traces": consumer.traces,
         "metrics": consumer.metrics,
         "logs": consumer.logs,

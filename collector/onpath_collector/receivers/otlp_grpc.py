@@ -22,12 +22,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from onpath_collector.listening import ListenError, bind
 from onpath_collector.otlp import DecodeError
 from onpath_collector.receivers.base import (
-    Accepted,
     Consumer,
     Faults,
     ReceiverCounts,
     Refused,
     Signal,
+    Take,
     TooLarge,
     Unauthenticated,
     consume,
@@ -142,7 +142,7 @@ class GrpcReceiver:
         method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(behaviour)
         return grpc.method_handlers_generic_handler(SERVICES[signal], {"Export": method})
 
-    async def _export(self, signal: Signal, take: Callable[[bytes], Accepted], context: Context) -> bytes:
+    async def _export(self, signal: Signal, take: Take, context: Context) -> bytes:
         counts = self.counts[signal]
         self._in_flight += 1
         self._idle.clear()
@@ -150,7 +150,9 @@ class GrpcReceiver:
             self._admit(context)
             with self._room.share() as share:
                 await share.take(self._settings.max_request)  # nothing says how large the message will be
-                accepted = take(await self._read(context))
+                request = await self._read(context)
+                share.keep(len(request))
+                accepted = await take(request)
             counts.accept(accepted)
             answer = response(signal, accepted)
             return b"" if answer is None else answer.SerializeToString()

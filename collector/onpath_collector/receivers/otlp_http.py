@@ -161,7 +161,9 @@ class HttpReceiver:
         try:
             with self._room.share() as share:
                 self._admit(request)
-                accepted = self._takes[signal](await self._receive(signal, request, share))
+                body = await self._receive(signal, request, share)
+                share.keep(len(body))
+                accepted = await self._takes[signal](body)
         except _HungUp:
             counts.failed["not_received"] += 1
             raise

@@ -31,7 +31,7 @@ class Room:
         try:
             yield share
         finally:
-            self._give(share.size)
+            self.give(share.size)
 
     @asynccontextmanager
     async def reading(self, seconds: float) -> AsyncIterator[None]:
@@ -67,12 +67,13 @@ class Room:
 
     def _leave(self, size: int, turn: asyncio.Future[None]) -> None:
         if turn.done():
-            self._give(size)
+            self.give(size)
         else:
             self._waiting.remove((size, turn))
-            self._give(0)
+            self.give(0)
 
-    def _give(self, size: int) -> None:
+    def give(self, size: int) -> None:
+        """Takes so much back, and lets in who waits for it."""
         self._free += size
         while self._waiting and self._waiting[0][0] <= self._free:
             wanted, turn = self._waiting.popleft()
@@ -99,3 +100,9 @@ class Share:
         """Once. Raises Refused when there is no room for long."""
         assert not self.size
         self.size = await self._room.take(size)
+
+    def keep(self, size: int) -> None:
+        """Gives back what is more than `size`."""
+        if size < self.size:
+            self._room.give(self.size - size)
+            self.size = size
