@@ -88,6 +88,8 @@ def test_json_scalars_by_mime_type() -> None:
         {"args": [], "sanitize_inputs_outputs": True, "kwargs": {"q": "x"}},
         {"args": [{"q": "x"}], "kwargs": {}},
         {"name": "t", "args": {"q": "x"}, "id": "c1", "type": "tool_call"},
+        {"input": {"q": "x"}, "options": None},
+        {"input": '{"q": "x"}'},
     ],
 )
 def test_envelopes_of_arguments(envelope: dict[str, Any]) -> None:

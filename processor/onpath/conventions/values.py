@@ -117,6 +117,8 @@ def _call_arguments(held: Any) -> Any:
         return literal(held["inputs"])
     if keys == {"input"} and isinstance(held["input"], str) and isinstance(inner := decode(held["input"]), dict):
         return inner  # LangChain's callbacks give a tool's arguments as one JSON text
+    if keys == {"input", "options"} and isinstance(held["input"], dict):
+        return held["input"]  # BeeAI
     if held.get("type") == "tool_call" and "args" in keys:
         return literal(held["args"])
     if isinstance(held.get("toolUse"), dict) and len(keys) == 1:
