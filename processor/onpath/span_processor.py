@@ -9,33 +9,28 @@ or do I/O, whatever a policy holds. processor/README.md says what costs what.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from onpath.live.counts import Counts
-from onpath.live.hand_on import EndpointError, HandOn, check, exporter_for
-from onpath.live.judge import Judge, OnViolation
+from onpath.live.judge import OnViolation
 from onpath.live.lasting import Stations
-from onpath.live.outlets import OnReport, Outlets
-from onpath.live.policies import PolicyLike, load, load_or_tell
+from onpath.live.log_evidence import LogEvidence
+from onpath.live.outlets import OnReport
+from onpath.live.policies import PolicyLike
 from onpath.live.records import ROUGHLY, weigh
 from onpath.live.settings import Options, Settings
-from onpath.live.thread import END, LOG, START, Guard, Station, Work
-from onpath.results_metrics import step_names
+from onpath.live.thread import END, LOG, START, Station
+from onpath.live.work import work_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
-
-_log: Final = logging.getLogger("onpath")
 
 
 class OnPathSpanProcessor(SpanProcessor):
@@ -69,7 +64,7 @@ class OnPathSpanProcessor(SpanProcessor):
         self._settings = settings or Settings.of(options)
         self._spans_to = spans_to
         self._siblings: Any = None
-        make_work = _work_of(
+        make_work = work_of(
             policy,
             self._settings,
             strict=strict,
@@ -90,6 +85,11 @@ class OnPathSpanProcessor(SpanProcessor):
     def active(self) -> bool:
         """Whether there is a policy, or a collector to hand on to."""
         return self._stations is not None
+
+    @property
+    def log_evidence(self) -> LogEvidence:
+        """For the LoggerProvider of an application whose instrumentation puts message content into events."""
+        return LogEvidence(self._take_log)
 
     @property
     def counts(self) -> Counts:
@@ -116,8 +116,7 @@ class OnPathSpanProcessor(SpanProcessor):
         except Exception:  # noqa: BLE001 - the SDK doesn't catch what a processor raises
             self._fault("on_end")
 
-    def on_emit(self, log_record: Any) -> None:
-        """For `LogEvidence`: events of the application, some of which hold message content."""
+    def _take_log(self, log_record: Any) -> None:
         if self._stations is None:
             return
         try:
@@ -146,54 +145,3 @@ class OnPathSpanProcessor(SpanProcessor):
             return self._spans_to
         found = getattr(self._siblings, "_span_processors", ())
         return [processor for processor in found if processor is not self]
-
-
-def _work_of(
-    policy: PolicyLike | None,
-    settings: Settings,
-    *,
-    strict: bool,
-    starts: bool,
-    endpoint: str | None = None,
-    on_report: OnReport | str | None = None,
-    on_violation: OnViolation | str | None = None,
-    **providers: Any,
-) -> Callable[[Counts, Guard], Work] | None:
-    """What makes the work of one process; None, told in the log, when there is nothing to be done."""
-    if endpoint is not None:
-        try:
-            check(endpoint)
-        except EndpointError as error:
-            if strict:
-                raise
-            _log.error("onpath: no trace is handed on: %s", error)
-            return None
-        return lambda counts, guard: HandOn(partial(exporter_for, endpoint), counts)
-    if policy is None:
-        _log.error("onpath: no trace is judged: there is neither a policy nor an endpoint")
-        return None
-    loaded = load(policy) if strict else load_or_tell(policy)
-    if loaded is None:
-        return None
-    report_to, tell_to = _callback(on_report), _callback(on_violation)
-    steps = step_names(loaded)
-
-    def make(counts: Counts, guard: Guard) -> Work:
-        outlets = Outlets(settings, steps, guard=guard, on_report=report_to, **providers)
-        return Judge(loaded, outlets, counts, starts=starts, guard=guard, on_violation=tell_to)
-
-    return make
-
-
-def _callback(given: Any) -> Any:
-    """A function, or its name, which is looked up when it is first called: the application may not be loaded yet."""
-    if not isinstance(given, str):
-        return given
-    found: list[Any] = []
-
-    def call(*arguments: Any) -> Any:
-        if not found:
-            found.append(resolve_name(given))
-        return found[0](*arguments)
-
-    return call

@@ -36,9 +36,8 @@ class Stations:
         return station
 
     def _new(self, pid: int) -> Station:
-        station = self._made.setdefault(
-            pid, self._make(self._wait_at_exit)
-        )  # of two threads one makes the station of both
+        """Of two threads that come at once, one makes the station of both."""
+        station = self._made.setdefault(pid, self._make(self._wait_at_exit))
         self._here = station
         for other in [p for p in self._made if p != pid]:
             self._made.pop(other, None)

@@ -6,7 +6,7 @@ Names and meanings are the collector's where both have one (buffer limits); the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict
 
@@ -70,8 +70,8 @@ class Settings:
         return settings
 
     @classmethod
-    def lenient(cls, options: Mapping[str, Any]) -> tuple[Settings, list[str]]:
-        """What is right is taken, for the rest stand the defaults; and what is wrong."""
+    def lenient(cls, options: Mapping[str, Any], base: Settings | None = None) -> tuple[Settings, list[str]]:
+        """What is right is taken, for the rest stands `base`, else the defaults; and what is wrong."""
         taken: dict[str, Any] = {}
         problems: list[str] = []
         for name, value in options.items():
@@ -84,7 +84,7 @@ class Settings:
                 taken[name] = read(value)
             except ValueError as error:
                 problems.append(f"{name}: {error}")
-        return cls(**taken), problems
+        return replace(base or cls(), **taken), problems
 
 
 def from_environment(environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
