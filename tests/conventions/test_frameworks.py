@@ -122,6 +122,18 @@ def test_adk_names_where_attributes_say_nothing() -> None:
     assert steps(span("execute_tool look", scope="someone else")) == ()
 
 
+def test_adk_a_failed_call_bears_nothing_but_a_name() -> None:
+    root = span("invoke_agent a", {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}, at=(0, 90))
+    told = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    spans = [span("execute_tool look", a, at=at, under=root, scope=ADK) for a, at in
+             (({}, (1, 2)), (told, (3, 4)), ({}, (5, None)))]  # fmt: skip
+    assert [(s.name, s.status) for s in steps(root, *spans)] == [
+        ("look", "error"),
+        ("look", "unset"),
+        ("look", "unset"),
+    ]
+
+
 def test_adk_merged_responses_are_no_call() -> None:
     root = span("root", at=(0, 9))
     merged = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "(merged tools)"}

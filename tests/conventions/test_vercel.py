@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,8 @@ def test_errors_smeared_over_what_comes_later_are_none() -> None:
     fine = span("t", tool | {"ai.toolCall.result": '"ok"'}, at=(10, 15), under=root, status=smear)
     unfinished = span("t", tool, at=(20, 25), under=root, status=smear)
     assert [s.failed for s in steps(root, failed, fine, unfinished)] == [True, False, True]
+    answered = span("ai.generateText", root.attributes | {"output.value": "done"}, at=(0, 90), status=smear)
+    assert run_scope(answered, replace(failed, parent_span_id=answered.span_id)).status == "unset"
 
 
 def test_session_and_prompt() -> None:

@@ -21,6 +21,7 @@ _PREFIXES: Final[Mapping[str, Role]] = {
     "invoke_agent ": "agent",
     "generate_content ": "llm",
 }
+_SCOPE: Final = "gcp.vertex.agent"
 _MERGED: Final = "(merged tools)"
 _EMPTY: Final = ("", "{}", "N/A")
 _METRICS: Final = {
@@ -77,7 +78,7 @@ def _usage(value: Any, _: Attributes) -> Mapping[str, Any]:
 FAMILY: Final = Family(
     name="adk",
     named=_named,
-    scopes=("gcp.vertex.agent",),
+    scopes=(_SCOPE,),
     placeholders={"gen_ai.tool.name": lambda value, _: value == _MERGED},
     facts={
         "arguments": {"gcp.vertex.agent.tool_call_args": _arguments},
@@ -87,5 +88,6 @@ FAMILY: Final = Family(
         "output_messages": {"gcp.vertex.agent.llm_response": _response},
     },
     usage_json={"gcp.vertex.agent.llm_response": _usage},
+    fails_bare=((_SCOPE, "execute_tool "),),
     name_affixes=(("agent_run [", "]"),),
 )

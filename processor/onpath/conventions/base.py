@@ -58,6 +58,8 @@ class Family:
     `calls`: names of events and log records that each stand for a tool call without a span: attributes and body of one
     -> the attributes of a tool span, and `duration_ns`.
     `loses_failed`: instrumentation scopes that never export the span of a tool call that failed.
+    `fails_bare`: instrumentation scopes and beginnings of span names of tool calls that bear attributes unless they
+    failed.
     `name_affixes`: what stands before and after the name proper in names of spans.
     """
 
@@ -73,6 +75,7 @@ class Family:
     events: Mapping[str, EventReader] = field(default_factory=dict)
     calls: Mapping[str, CallReader] = field(default_factory=dict)
     loses_failed: tuple[str, ...] = ()
+    fails_bare: tuple[tuple[str, str], ...] = ()
     name_affixes: tuple[tuple[str, str], ...] = ()
 
 

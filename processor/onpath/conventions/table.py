@@ -127,6 +127,7 @@ USAGE_JSON: Final[tuple[tuple[str, UsageReader], ...]] = tuple(
 )
 EVENTS: Final[Mapping[str, EventReader]] = {name: read for family in _BY_VALUE for name, read in family.events.items()}
 CALLS: Final[Mapping[str, CallReader]] = {name: read for family in _BY_VALUE for name, read in family.calls.items()}
+FAILS_BARE: Final = {scope: start for family in FAMILIES for scope, start in family.fails_bare}
 LOSES_FAILED: Final = frozenset(scope for family in FAMILIES for scope in family.loses_failed)
 # The longest first: what says more about a name goes before what says less.
 AFFIXES: Final = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from onpath.conventions.table import FAILS_BARE
 from onpath.model import NOT_CAPTURED, STATUS_ERROR, STATUS_OK, Event, Span
 from onpath.steps.facts import Facts
 from onpath.steps.model import StepError, StepStatus
@@ -33,7 +34,7 @@ def _error(facts: Facts, own: Any, smeared: frozenset[str]) -> StepError | None:
     declared = facts.attributes.get("error.type")
     kind = declared if isinstance(declared, str) and declared else exception[0] if exception else None
     message = exception[1] if exception else None
-    failed = exception is not None or kind is not None
+    failed = exception is not None or kind is not None or any(map(_is_bare, facts.spans))
     for span in facts.spans:
         if span.status_code == STATUS_ERROR and not _is_smeared(span, facts, failed, smeared):
             failed = True
@@ -46,6 +47,13 @@ def _error(facts: Facts, own: Any, smeared: frozenset[str]) -> StepError | None:
         content = facts.result.content
         message = message or (content if isinstance(content, str) else None)
     return StepError(kind, message) if failed else None
+
+
+def _is_bare(span: Span) -> bool:
+    """Whether a finished tool span lacks all that its instrumentation writes when a call went well."""
+    if span.attributes or span.end_ns is None or span.scope_name not in FAILS_BARE:
+        return False
+    return span.name.startswith(FAILS_BARE[span.scope_name])
 
 
 def _is_smeared(span: Span, facts: Facts, failed: bool, smeared: frozenset[str]) -> bool:

@@ -40,6 +40,7 @@ class ScopeMaker:
         self._claims = claims
         self._logs = logs
         self._session = session
+        self._smeared = smeared
         self._entry_maker = EntryMaker(nodes, smeared)
         self._nodes = nodes
         self._members = members_of(nodes)
@@ -63,7 +64,7 @@ class ScopeMaker:
         agent = members.agent
         assert agent is not None
         facts = agent.facts
-        status, error = status_of(facts)
+        status, error = status_of(facts, self._smeared)
         return self._scope(
             members,
             self._entries(members, nested, wanted),
@@ -87,7 +88,7 @@ class ScopeMaker:
             min((s.start_ns for s in roots), default=None),
             None if None in ends else max((e for e in ends if e is not None), default=None),
         )
-        status, error = status_of(facts) if facts is not None else ("unset", None)
+        status, error = status_of(facts, self._smeared) if facts is not None else ("unset", None)
         return self._scope(
             top,
             entries,
