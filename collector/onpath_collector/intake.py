@@ -42,8 +42,7 @@ class Intake:
         batch = split(request, self._wanted)
         now = self._clock()
         self._admit("traces", request)
-        if not self._buffer.admits(now, sum(len(chunk.data) for chunk in batch.chunks)):
-            raise Refused("memory", _RETRY_AFTER)
+        self._admit_to_buffer(now, sum(len(chunk.data) for chunk in batch.chunks))
         for chunk in batch.chunks:
             self._buffer.push(now, chunk)
         self._hand_on("traces", request, batch.spans)
@@ -63,9 +62,11 @@ class Intake:
         evidence = split_logs(request)
         now = self._clock()
         self._admit("logs", request)
+        self._admit_to_buffer(now, sum(len(record.data) for record in evidence))
         for record in evidence:
             self._buffer.attach(now, record)
         self._hand_on("logs", request, items)
+        self._schedule()
         return Accepted(items)
 
     def sums(self) -> dict[str, Any]:
@@ -86,6 +87,11 @@ class Intake:
         forwarder = self._forwarders.get(signal)
         if forwarder is not None and not forwarder.fits(len(request)):
             raise Refused("queue_full", _RETRY_AFTER)
+
+    def _admit_to_buffer(self, now: float, size: int) -> None:
+        if not self._buffer.admits(now, size):
+            self._schedule()  # what is released early to make room is due at once
+            raise Refused("memory", _RETRY_AFTER)
 
     def _hand_on(self, signal: Signal, request: bytes, items: int) -> None:
         self.received[signal] += items
