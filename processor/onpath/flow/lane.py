@@ -8,30 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from onpath.flow import bits
+from onpath.flow.blocks import BlockPlan
 from onpath.flow.board import Board
-from onpath.flow.names import Signature, StepName
+from onpath.flow.names import StepName
 from onpath.flow.pattern import AnyOf
 from onpath.values.outcome import Truth
+from onpath.values.tree import Tree
 
 
 class Lane:
     """Place p of a lane has the step `order[p]` behind it."""
 
-    def __init__(self, board: Board, order: Sequence[int], *, flipped: bool = False) -> None:
+    def __init__(self, board: Board, order: Sequence[int] | None = None, *, flipped: bool = False) -> None:
+        """Without an order, the one of the board."""
+        own = order is None
+        order = board.order if order is None else order
         self.board = board
         self.flipped = flipped
         self.order: Sequence[int] = order[::-1] if flipped else order
         self.size = len(order)
         self.everything = (1 << self.size) - 1
-        self._by_signature = self._groups()
+        self._groups = board.groups if own else board.grouped(board.numbers[index] for index in self.order)
+        self._own = own
+        self._by_signature: list[int | None] = [None] * len(self._groups)
         self._masks: dict[tuple[str, Truth], int] = {}
 
-    def _groups(self) -> dict[Signature, int]:
-        groups: dict[Signature, list[int]] = {}
-        seen = self.board.signatures
-        for place, index in enumerate(self.order):
-            groups.setdefault(seen[index], []).append(place)
-        return {signature: _mask(found) for signature, found in groups.items()}
+    def _mask(self, number: int) -> int:
+        """The steps of one signature."""
+        found = self._by_signature[number]
+        if found is None:
+            found = bits.of_places(self._groups[number], self.size)
+            if self._own and self.flipped:
+                found = bits.mirrored(found, self.size)
+            self._by_signature[number] = found
+        return found
 
     def at_least(self, name: StepName, truth: Truth) -> int:
         """The steps that a name fits, with at least this certainty."""
@@ -39,9 +50,9 @@ class Lane:
         found = self._masks.get(key)
         if found is None:
             found = 0
-            for signature, mask in self._by_signature.items():
-                if self.board.signature_fit(name, signature) >= truth:
-                    found |= mask
+            for number, fit in enumerate(self.board.name_fits(name)):
+                if fit >= truth:
+                    found |= self._mask(number)
             self._masks[key] = found
         return found
 
@@ -60,14 +71,15 @@ class Lane:
         found = self.union(item.contains, wanted) if item.contains else self.everything
         return found & ~self.union(item.not_contains, excluded)
 
+    def takes(self, tree: Tree, place: int, least: Truth) -> bool:
+        """Whether the values of the step at a place hold, with at least this certainty."""
+        return self.board.values(tree, self.order[place]) >= least
+
+    def is_block(self, plan: BlockPlan, place: int, least: Truth) -> bool:
+        """Whether the steps from a place on are a block."""
+        return plan.outcome(self.window(place, plan.size)) >= least
+
     def window(self, place: int, length: int) -> tuple[int, ...]:
         """The steps from a place on, as they ran."""
         found = tuple(self.order[place : place + length])
         return found[::-1] if self.flipped else found
-
-
-def _mask(found: list[int]) -> int:
-    mask = 0
-    for place in found:
-        mask |= 1 << place
-    return mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from onpath.redaction import is_redacted
 from onpath.steps.model import Kind, Step
@@ -25,9 +25,15 @@ class Signature(NamedTuple):
     model: str | None
 
 
-def signature(step: Step) -> Signature:
-    name = None if is_redacted(step.name) else step.name
-    return Signature(step.kind, name, step.agent, step.model if step.kind == "llm" else None)
+def signatures(steps: Iterable[Step]) -> tuple[list[Signature], list[int]]:
+    """The different ones, and for each step the number of its own."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    own = [numbers.setdefault((step.kind, step.name, step.agent, step.model), len(numbers)) for step in steps]
+    return [_signature(*look) for look in numbers], own
+
+
+def _signature(kind: Kind, name: str | None, agent: str | None, model: str | None) -> Signature:
+    return Signature(kind, None if is_redacted(name) else name, agent, model if kind == "llm" else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ class NearMiss:
     window: tuple[int, ...] = ()  # the steps of a block that breaks as a whole, as indexes of the board
 
 
-def near_miss(items: Sequence[Item], order: Sequence[int], blocks: Blocks) -> NearMiss:
-    """For a pattern that does not match the steps in this order."""
-    lane = Lane(blocks.board, order)
+def near_miss(items: Sequence[Item], blocks: Blocks) -> NearMiss:
+    """For a pattern that does not match the steps of the board."""
+    lane = Lane(blocks.board)
     reached = rows(items, lane, blocks, surely=False)
     fitted = max(at for at, row in enumerate(reached) if row)
     reach = reached[fitted]

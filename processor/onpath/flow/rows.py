@@ -47,8 +47,7 @@ def _takes(item: Named, reach: int, lane: Lane, surely: bool) -> int:
     if item.tree is None or not found:
         return found
     least = Truth.TRUE if surely else Truth.UNKNOWN
-    order, values = lane.order, lane.board.values
-    return bits.of_places((p for p in bits.places(found) if values(item.tree, order[p]) >= least), lane.size)
+    return bits.of_places((p for p in bits.places(found) if lane.takes(item.tree, p, least)), lane.size)
 
 
 def _containing(item: AnyOf, reach: int, allowed: int, lane: Lane, surely: bool) -> int:
@@ -97,14 +96,16 @@ def _block(item: Block, reach: int, lane: Lane, blocks: Blocks, surely: bool) ->
     takable = lane.union(plan.names, Truth.UNKNOWN)
     least = Truth.TRUE if surely else Truth.UNKNOWN
     candidates = bits.places(reach & bits.runs(takable, plan.size))
-    ends = (p + plan.size for p in candidates if plan.outcome(lane.window(p, plan.size)) >= least)
+    ends = (p + plan.size for p in candidates if lane.is_block(plan, p, least))
     return bits.of_places(ends, lane.size + 1)
 
 
-def laid(items: Sequence[Item], order: Sequence[int], blocks: Blocks, *, surely: bool) -> list[tuple[int, int]] | None:
+def laid(
+    items: Sequence[Item], blocks: Blocks, order: Sequence[int] | None = None, *, surely: bool
+) -> list[tuple[int, int]] | None:
     """Which places each item takes, from and to, the first item as few steps as it can, then the second and so on.
 
-    None if the items can't take exactly these steps.
+    Over all steps of the board unless others are given. None if the items can't take exactly these.
     """
     backward = Lane(blocks.board, order, flipped=True)
     size = backward.size

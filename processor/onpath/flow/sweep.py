@@ -12,10 +12,12 @@ from heapq import heappop, heappush
 from itertools import groupby
 from typing import Literal, TypeAlias
 
+from onpath.flow import bits
 from onpath.flow.assignment import Matching
 from onpath.flow.board import Board
 from onpath.flow.pattern import Block, Chain, Named
 from onpath.flow.timing import NEVER, UNTIMED, Period, spanned
+from onpath.flow.windows import kinds_of
 from onpath.values.outcome import Truth
 
 Depth: TypeAlias = Literal["names", "maybe", "surely"]  # what must hold: names, values if unknowns hold, values
@@ -23,26 +25,27 @@ Depth: TypeAlias = Literal["names", "maybe", "surely"]  # what must hold: names,
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one entry can take: a step, or for a branch a run of steps. `chain` is None for a step."""
+    """What one entry can take: a step, or for a branch a run of steps."""
 
     steps: tuple[int, ...]
     period: Period
-    chain: int | None
+    chain: int | None  # None for a step
+    takers: int = 0  # the single entries that can take a step
 
 
 class Underway:
     """The entries' matching while units come and go."""
 
-    def __init__(self, block: Block, adjacency: Sequence[int]) -> None:
+    def __init__(self, block: Block, adjacency: Sequence[int], kinds: Sequence[int]) -> None:
         self._singles = [at for at, _ in block.singles]
         self._chains = [at for at, _ in block.chains]
-        self._matching = Matching(adjacency)
+        self._matching = Matching(adjacency, kinds)
         self._runs: list[list[Unit]] = [[] for _ in self._chains]
         self._entries = len(block.entries)
 
     def add(self, unit: Unit) -> None:
         if unit.chain is None:
-            self._matching.add(unit.steps[0])
+            self._matching.add(unit.steps[0], unit.takers)
         else:
             self._runs[unit.chain].append(unit)
 
@@ -77,8 +80,10 @@ class Sweep:
         self._block = block
         self._board = board
         self._depth: Depth = depth
-        self.adjacency = [self._takes(item) for _, item in block.singles]
-        units = [self._single(index) for index in order if any(mask >> index & 1 for mask in self.adjacency)]
+        self._singles, self._kinds = kinds_of([item for _, item in block.singles])
+        self._adjacency: list[int] = []
+        takers = self._takers()
+        units = [Unit((index,), board.period(index), None, takers[index]) for index in order if index in takers]
         for at, (_, chain) in enumerate(block.chains):
             units += self._runs(at, chain, order)
         alone = len(block.entries) == 1
@@ -86,38 +91,47 @@ class Sweep:
         self._timed = units if alone else [u for u in units if u.period.start is not None and u.period.end is not None]
         self._alone = alone
 
-    def _takes(self, item: Named) -> int:
-        fits = (self._fits(item, index) for index in range(len(self._board.steps)))
-        return sum(1 << index for index, fit in enumerate(fits) if fit)
+    def _takers(self) -> dict[int, int]:
+        """For each step that single entries can take, which; entries that ask for the same are looked at once."""
+        takers: dict[int, int] = {}
+        for item, entries in self._singles:
+            steps = [index for index in self._board.named(item.name) if self._fits(item, index)]
+            for index in steps:
+                takers[index] = takers.get(index, 0) | entries
+            self._adjacency.append(bits.of_places(steps, len(self._board.steps)))
+        return takers
 
     def _fits(self, item: Named, index: int) -> bool:
         if self._depth == "names":
             return self._board.name_fit(item.name, index) is not Truth.FALSE
         return self._board.fit(item, index) >= (Truth.TRUE if self._depth == "surely" else Truth.UNKNOWN)
 
-    def _single(self, index: int) -> Unit:
-        return Unit((index,), self._board.periods[index], None)
-
     def _runs(self, at: int, chain: Chain, order: Sequence[int]) -> Iterator[Unit]:
         """Consecutive steps among those that fit any name of the chain."""
         board, length = self._board, len(chain.items)
         own = [i for i in order if any(board.name_fit(item.name, i) is not Truth.FALSE for item in chain.items)]
-        if any(board.is_unnamed(index) for index in own):  # they may or may not stand between the others
+        if not board.unnamed.isdisjoint(own):  # they may or may not stand between the others
             if self._depth != "surely":
                 yield Unit(tuple(own[:length]), UNTIMED, at)
             return
         for begin in range(len(own) - length + 1):
             run = own[begin : begin + length]
             if all(self._fits(item, index) for item, index in zip(chain.items, run, strict=True)):
-                yield Unit(tuple(run), spanned([board.periods[index] for index in run]), at)
+                yield Unit(tuple(run), spanned([board.period(index) for index in run]), at)
 
-    def steps_of_chain(self, chain: int) -> list[int]:
-        """All steps that are in some run of a branch."""
-        return sorted({step for unit in (*self._timed, *self.untimed) if unit.chain == chain for step in unit.steps})
+    def candidates(self) -> dict[int, list[int]]:
+        """The steps that each entry could take, whenever they were."""
+        found: dict[int, list[int]] = {}
+        for (at, _), kind in zip(self._block.singles, self._kinds, strict=True):
+            found[at] = list(bits.places(self._adjacency[kind]))
+        for number, (at, _) in enumerate(self._block.chains):
+            units = (*self._timed, *self.untimed)
+            found[at] = sorted({step for unit in units if unit.chain == number for step in unit.steps})
+        return found
 
     def _begin(self) -> Underway:
         """Units without times may have been under way whenever; they don't count where it must be known."""
-        underway = Underway(self._block, self.adjacency)
+        underway = Underway(self._block, self._adjacency, self._kinds)
         for unit in self.untimed if self._depth != "surely" else ():
             underway.add(unit)
         return underway

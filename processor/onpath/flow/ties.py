@@ -21,6 +21,12 @@ _Units: TypeAlias = list[list[int]]
 _Group: TypeAlias = tuple[int, _Units]  # the place of the first step, and the steps that go together
 
 
+def has_ties(board: Board) -> bool:
+    """Whether any two steps have equal starts."""
+    starts = [step.start_ns for step in board.steps if step.start_ns is not None]
+    return len(set(starts)) < len(starts)
+
+
 class Ties:
     """Groups of neighbouring steps with equal starts, by place. A step without times stays behind the one before it."""
 
@@ -30,7 +36,7 @@ class Ties:
         self._trees = [item for item in _named(items) if item.tree is not None]
         self.groups: list[_Group] = []
         place = 0
-        for start, group in groupby(self._units(), key=lambda unit: board.periods[unit[0]].start):
+        for start, group in groupby(self._units(), key=lambda unit: board.steps[unit[0]].start_ns):
             units = list(group)
             if start is not None and len(units) > 1:
                 self.groups.append((place, units))
@@ -38,8 +44,8 @@ class Ties:
 
     def _units(self) -> Iterator[list[int]]:
         unit: list[int] = []
-        for index, period in enumerate(self._board.periods):
-            if period.start is not None and unit:
+        for index, step in enumerate(self._board.steps):
+            if step.start_ns is not None and unit:
                 yield unit
                 unit = []
             unit.append(index)
@@ -83,7 +89,7 @@ class Ties:
     def _look(self, index: int) -> tuple[Any, ...]:
         board = self._board
         fits = tuple(board.fit(item, index) for item in self._trees)
-        return (board.signatures[index], board.periods[index], fits)
+        return (board.numbers[index], board.period(index), fits)
 
     def _taker(self, group: _Group, taken: Spans) -> Item | None:
         """The item that took the whole group."""

@@ -13,7 +13,7 @@ from onpath.flow.board import Board
 from onpath.flow.pattern import Block
 from onpath.flow.shown import step_name
 from onpath.flow.sweep import Depth, Sweep
-from onpath.flow.ties import Ties
+from onpath.flow.ties import Ties, has_ties
 from onpath.flow.timing import NS_PER_MS
 from onpath.flow.verdicts import evaluation
 from onpath.report import AlignmentRow, Evaluation, Finding, Verdict
@@ -41,11 +41,9 @@ class _Judging:
         self.block = block
         self.context = context
         self.board = Board(scope, context)
-        self.order = range(len(self.board.steps))
-        self.ties = Ties(self.board, (block,))
 
     def _sweep(self, depth: Depth, order: Sequence[int] | None = None) -> Sweep:
-        return Sweep(self.block, self.board, self.order if order is None else order, depth)
+        return Sweep(self.block, self.board, self.board.order if order is None else order, depth)
 
     def _found(self, sweep: Sweep) -> dict[int, list[int]] | None:
         """The assignment whose latest start is earliest."""
@@ -120,14 +118,14 @@ class _Judging:
     def _why(self, maybe: Sweep) -> tuple[str, Finding]:
         """What stands in the way first: names, values, times (flow.md section 12)."""
         named = self._sweep("names")
-        candidates = self._candidates(named)
+        candidates = named.candidates()
         for at, entry in enumerate(self.block.entries):
             if not candidates[at]:
                 return self._told(f"no step for {entry.written}", "missing_step", step=entry.written)
         if not named.everything().is_full:
             return self._told("not enough different steps", "missing_step")
         if not maybe.everything().is_full:
-            fitting = self._candidates(maybe)
+            fitting = maybe.candidates()
             lacking = [at for at in candidates if not fitting[at]] or list(candidates)
             steps = sorted({step for at in lacking for step in candidates[at]})
             return self._told("values do not fit", "value", steps)
@@ -135,15 +133,6 @@ class _Judging:
         needed = max(1, -(-int(gap) // NS_PER_MS))
         steps = sorted(step for taken in assigned.values() for step in taken)
         return self._told(f"never at the same time, would need tolerance {needed}", "not_parallel", steps)
-
-    def _candidates(self, sweep: Sweep) -> Mapping[int, list[int]]:
-        """The steps that each entry could take, whenever they were."""
-        found: dict[int, list[int]] = {}
-        for (at, _), mask in zip(self.block.singles, sweep.adjacency, strict=True):
-            found[at] = [index for index in self.order if mask >> index & 1]
-        for number, (at, _) in enumerate(self.block.chains):
-            found[at] = sweep.steps_of_chain(number)
-        return found
 
     def _told(self, said: str, rule: str, steps: Sequence[int] = (), step: str | None = None) -> tuple[str, Finding]:
         told = f"parallel!: {said}"
@@ -158,8 +147,11 @@ class _Judging:
 
     def _undetermined(self, verdict: Verdict) -> bool:
         """Order matters inside branches only."""
-        self.ties.keep_within_branches(self.block)
-        return bool(self.ties.groups) and self.ties.undetermined(verdict, self._verdict, ())
+        if not self.block.chains or not has_ties(self.board):
+            return False
+        ties = Ties(self.board, (self.block,))
+        ties.keep_within_branches(self.block)
+        return ties.undetermined(verdict, self._verdict, ())
 
     def _alignment(self, assigned: Mapping[int, Sequence[int]], *, missing: bool) -> Iterator[AlignmentRow]:
         for at, entry in enumerate(self.block.entries):

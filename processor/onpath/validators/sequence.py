@@ -19,7 +19,7 @@ from onpath.flow.partial import can_pass, must_pass
 from onpath.flow.pattern import Block, Item, Named
 from onpath.flow.rows import laid, rows
 from onpath.flow.shown import failure_text, step_name, step_text
-from onpath.flow.ties import Spans, Ties
+from onpath.flow.ties import Spans, Ties, has_ties
 from onpath.flow.verdicts import evaluation
 from onpath.report import AlignmentRow, Evaluation, Finding, Verdict
 from onpath.steps.model import Scope
@@ -46,13 +46,12 @@ class _Judging:
         self.context = context
         self.board = Board(scope, context)
         self.blocks = Blocks(self.board)
-        self.order = range(len(self.board.steps))
 
     def evaluation(self) -> Evaluation:
         taken = self._laid(surely=False)
         verdict = Verdict.FAIL if taken is None else Verdict.PASS
         if not self.context.complete:
-            verdict = self._partial_verdict(self.order)
+            verdict = self._partial_verdict()
         if taken is not None and verdict is Verdict.PASS and self.board.doubts.reasons:
             surely = self._laid(surely=True)
             taken, verdict = (taken, Verdict.UNKNOWN) if surely is None else (surely, verdict)
@@ -61,7 +60,7 @@ class _Judging:
         return self._matched(verdict, taken)
 
     def _laid(self, *, surely: bool) -> Spans | None:
-        return laid(self.items, self.order, self.blocks, surely=surely)
+        return laid(self.items, self.blocks, surely=surely)
 
     def verdict(self, order: Sequence[int]) -> Verdict:
         """That of the steps in another order."""
@@ -76,7 +75,7 @@ class _Judging:
             return Verdict.FAIL
         return Verdict.PASS if not self.board.doubts.reasons or matches(True) else Verdict.UNKNOWN
 
-    def _partial_verdict(self, order: Sequence[int]) -> Verdict:
+    def _partial_verdict(self, order: Sequence[int] | None = None) -> Verdict:
         lane = Lane(self.board, order)
         anywhere = self.context.missing_parent
         if not can_pass(self.items, lane, self.blocks, anywhere=anywhere):
@@ -84,8 +83,9 @@ class _Judging:
         return Verdict.PASS if must_pass(self.items, lane, self.blocks, anywhere=anywhere) else Verdict.UNKNOWN
 
     def _undetermined(self, verdict: Verdict, taken: Spans) -> bool:
-        ties = Ties(self.board, self.items)
-        return bool(ties.groups) and ties.undetermined(verdict, self.verdict, taken)
+        if not has_ties(self.board):
+            return False
+        return Ties(self.board, self.items).undetermined(verdict, self.verdict, taken)
 
     def _matched(self, verdict: Verdict, taken: Spans | None) -> Evaluation:
         """A pass, or an unknown; `taken` are the places of each item, if all items have taken all steps."""
@@ -107,12 +107,12 @@ class _Judging:
         )
 
     def _assigned(self, item: Item, span: tuple[int, int], surely: bool) -> list[int]:
-        steps = tuple(self.order[slice(*span)])
+        steps = tuple(self.board.order[slice(*span)])
         return self.blocks.plan(item).assigned(steps, surely=surely) if isinstance(item, Block) else list(steps)
 
     def _failed(self) -> Evaluation:
-        miss = near_miss(self.items, self.order, self.blocks)
-        spans = laid(self.items[: miss.fitted], self.order[: miss.begin], self.blocks, surely=False) or []
+        miss = near_miss(self.items, self.blocks)
+        spans = laid(self.items[: miss.fitted], self.blocks, self.board.order[: miss.begin], surely=False) or []
         told = self._told(miss)
         return evaluation(
             KEY,
@@ -164,18 +164,18 @@ class _Judging:
         )
 
     def _broken_steps(self, miss: NearMiss) -> Sequence[int]:
-        return miss.window or self.order[miss.step : miss.step + 1]
+        return miss.window or self.board.order[miss.step : miss.step + 1]
 
     def _same(self, spans: Spans) -> Iterator[AlignmentRow]:
         for item, (begin, end) in zip(self.items, spans, strict=False):
-            for index in self.order[begin:end]:
+            for index in self.board.order[begin:end]:
                 yield self._row("same", item, index)
             if begin == end:
                 yield AlignmentRow(move="same", expected=item.written)
 
     def _broken(self, miss: NearMiss) -> Iterator[AlignmentRow]:
         if miss.item is not None:
-            for index in self.order[miss.begin : miss.step]:
+            for index in self.board.order[miss.begin : miss.step]:
                 yield self._row("same", self.items[miss.item], index)
             yield AlignmentRow(move="missing", expected=self.items[miss.item].written)
         for index in self._broken_steps(miss):
