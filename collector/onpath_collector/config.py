@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
@@ -94,14 +94,51 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class GrpcReceiverSettings(_Part):
-    endpoint: Address = "127.0.0.1:4317"
+class ServerTlsConfig(_Part):
+    """PEM files of a port: its certificate chain and key; with `client_ca`, who connects must show a certificate."""
+
+    cert: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key go together")
+        if self.client_ca is not None and self.cert is None:
+            raise ValueError("client_ca needs cert and key")
+        return self
+
+
+class PortConfig(_Part):
+    """What guards a port."""
+
+    tls: ServerTlsConfig = ServerTlsConfig()
+    bearer_token_files: list[Path] = []  # one token a line; any of them opens the port
+
+
+class _Receiver(PortConfig):
     max_request: Size = 64 << 20
     max_in_flight: Size = 256 << 20
 
 
+class GrpcReceiverSettings(_Receiver):
+    endpoint: Address = "127.0.0.1:4317"
+    keepalive_time: Duration = 7200.0
+    keepalive_timeout: Duration = 20.0
+    keepalive_min_time: Duration = 10.0  # who pings more often is cut off
+    max_connection_idle: Duration | None = None
+    max_connection_age: Duration | None = None
+    max_connection_age_grace: Duration | None = None
+
+
+class HttpReceiverSettings(_Receiver):
+    endpoint: Address = "127.0.0.1:4318"
+
+
 class ReceiversSettings(_Part):
     grpc: GrpcReceiverSettings = GrpcReceiverSettings()
+    http: HttpReceiverSettings = HttpReceiverSettings()
 
 
 class BufferConfig(_Part):

@@ -21,7 +21,7 @@ from onpath.policy.load import PolicyError
 from onpath.policy.model import Policy
 from onpath.results import version
 from onpath_collector.buffer import TraceBuffer
-from onpath_collector.config import ForwardConfig, Settings
+from onpath_collector.config import ForwardConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
 from onpath_collector.downstream import Downstream, Signal, TlsSettings, connect, is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
@@ -35,12 +35,16 @@ from onpath_collector.listening import ListenError
 from onpath_collector.otlp import Wanted
 from onpath_collector.policy_source import PolicySource
 from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
+from onpath_collector.receivers.otlp_http import HttpReceiver, HttpSettings
 from onpath_collector.release import Release
+from onpath_collector.security import Certificates, Tokens, Watched, read_secret, refresh_for_ever
 from onpath_collector.workers import Judge, Pool, Threaded
 
 log: Final = logging.getLogger("onpath")
 
 _WATCH: Final = 2.0  # seconds between looks at the policy's files
+_GUARD: Final = {"tls", "bearer_token_files"}  # of a port's settings
+_NAMES: Final = {"grpc": "OTLP/gRPC on", "http": "OTLP/HTTP on"}
 _SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 
 
@@ -76,11 +80,12 @@ class Service:
         )
         wanted = Wanted(settings.buffer.root_attributes, settings.buffer.group_by, self._instance)
         self.intake = Intake(self.buffer, self.forwarders, wanted, self.release.schedule, clock=time.monotonic)
-        self._receiver = GrpcReceiver(GrpcSettings(**settings.receivers.grpc.model_dump()), self.intake)
+        self._secrets: list[Watched] = []
+        self.receivers = self._new_receivers()
         self._stopped = False
 
-    async def start(self) -> str:
-        """Starts everything; the address of the gRPC receiver. Raises StartError, and then nothing is left running."""
+    async def start(self) -> dict[str, str]:
+        """Starts everything; the addresses by transport. Raises StartError, and then nothing is left running."""
         try:
             exporters: list[ResultExporter] = [Console()]
             if self._settings.results.report_file is not None:
@@ -92,7 +97,7 @@ class Service:
             for forwarder in self.forwarders.values():
                 forwarder.start()
             self.release.start(exporters)
-            address = await self._receiver.start()
+            addresses = {receiver.transport: await receiver.start() for receiver in self.receivers}
         except ListenError as error:
             await self.stop()
             raise StartError(str(error), 1) from None
@@ -101,10 +106,10 @@ class Service:
             raise StartError(f"report file {error.filename}: {error.strerror}", 1) from None
         endpoints = {self._settings.forward.endpoint, self._settings.results.endpoint} - {None}
         for endpoint in endpoints:
-            if endpoint is not None and is_own_endpoint(endpoint, [address]):
+            if endpoint is not None and is_own_endpoint(endpoint, addresses.values()):
                 await self.stop()
-                raise StartError(f"the downstream {endpoint} is this collector itself ({address})", 2)
-        return address
+                raise StartError(f"the downstream {endpoint} is this collector itself ({_named(addresses)})", 2)
+        return addresses
 
     async def stop(self) -> None:
         """Stops accepting, judges what is open as `shutdown`, sends results, drains the queues, closes; in time."""
@@ -113,7 +118,7 @@ class Service:
         self._stopped = True
         deadline = time.monotonic() + self._settings.shutdown_timeout
         share = self._settings.shutdown_timeout / 4  # kept for the results, when judging or the downstream drag on
-        await self._receiver.stop(min(5.0, share))
+        await asyncio.gather(*(receiver.stop(min(5.0, share)) for receiver in self.receivers))
         forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
         await self.release.stop(deadline - share)
         if self._otlp_results is not None:
@@ -147,7 +152,10 @@ class Service:
         return True
 
     async def watch(self) -> None:
-        """Reloads the policy whenever one of its files changes; never returns."""
+        """Reads files anew when they change: the policy's, certificates, tokens; until cancelled."""
+        await asyncio.gather(self._watch_policy(), refresh_for_ever(self._secrets))
+
+    async def _watch_policy(self) -> None:
         if self._source is None:
             return
         seen = self._source.state()
@@ -157,6 +165,24 @@ class Service:
             if now != seen:
                 seen = now
                 await self.reload()
+
+    def _new_receivers(self) -> tuple[GrpcReceiver, HttpReceiver]:
+        """Raises SecretError."""
+        grpc, http = self._settings.receivers.grpc, self._settings.receivers.http
+        grpc_settings = GrpcSettings(**grpc.model_dump(exclude=_GUARD))
+        http_settings = HttpSettings(**http.model_dump(exclude=_GUARD))
+        return (
+            GrpcReceiver(grpc_settings, self.intake, *self._guarded(grpc)),
+            HttpReceiver(http_settings, self.intake, *self._guarded(http)),
+        )
+
+    def _guarded(self, port: PortConfig) -> tuple[Certificates | None, Tokens | None]:
+        """What a port is guarded by, watched from now on."""
+        tls, files = port.tls, port.bearer_token_files
+        certificates = Certificates(tls.cert, tls.key, tls.client_ca) if tls.cert and tls.key else None
+        tokens = Tokens(files) if files else None
+        self._secrets += [each for each in (certificates, tokens) if each is not None]
+        return certificates, tokens
 
     def _setup(self, policy: Policy) -> Setup:
         return Setup(policy, _resource(self._instance), self._settings.results.spans)
@@ -181,8 +207,8 @@ async def serve(settings: Settings, source: PolicySource | None) -> None:
         raise StartError(str(error), 2) from None
     asked = asyncio.Event()
     _on_signals(asked, service)
-    address = await service.start()
-    log.info("%s", _ready(settings, service.policy, address), extra={"fields": {"grpc": address}})
+    addresses = await service.start()
+    log.info("%s", _ready(settings, service.policy, addresses), extra={"fields": addresses})
     if service.policy is None:
         log.warning("no policy: traces are passed on and counted, not judged (--policy PATH)")
     watching = asyncio.create_task(service.watch())
@@ -216,10 +242,14 @@ def _on_signals(asked: asyncio.Event, service: Service) -> None:
     loop.add_signal_handler(signal.SIGHUP, on_reload)
 
 
-def _ready(settings: Settings, policy: Policy | None, address: str) -> str:
+def _named(addresses: Mapping[str, str]) -> str:
+    return ", ".join(f"{_NAMES[transport]} {address}" for transport, address in addresses.items())
+
+
+def _ready(settings: Settings, policy: Policy | None, addresses: Mapping[str, str]) -> str:
     judged = _told(policy) if policy is not None else "no policy"
     onward = settings.forward.endpoint or "nowhere"
-    return f"onpath {version()} ready: OTLP/gRPC on {address}, {judged}, forwarding to {onward}"
+    return f"onpath {version()} ready: {_named(addresses)}, {judged}, forwarding to {onward}"
 
 
 def _told(policy: Policy) -> str:
@@ -237,6 +267,9 @@ def _forwarder(config: ForwardConfig, downstream: Downstream, signal: Signal) ->
 
 
 def _downstream(config: ForwardConfig, endpoint: str) -> Downstream:
+    """Raises SecretError for a private key that everyone may read."""
+    if config.tls.key is not None:
+        read_secret(config.tls.key)
     return Downstream(
         endpoint=endpoint,
         protocol=config.protocol,

@@ -24,7 +24,8 @@ def problems(path: Path | None, **options: object) -> list[str]:
 def test_defaults_listen_on_loopback_only() -> None:
     settings = load_settings(None, {})
     assert settings.receivers.grpc.endpoint == "127.0.0.1:4317"
-    assert settings.receivers.grpc.max_request == 64 << 20
+    assert settings.receivers.http.endpoint == "127.0.0.1:4318"
+    assert settings.receivers.grpc.max_request == settings.receivers.http.max_request == 64 << 20
     assert settings.buffer.settle_delay == 2.0
     assert settings.buffer.idle_timeout == 120.0
     assert settings.forward.endpoint is None
@@ -101,3 +102,16 @@ def test_header_values_are_secrets() -> None:
     settings = load_settings(None, {"forward": {"headers": {"authorization": "Bearer abc"}}})
     assert "abc" not in str(shown(settings))
     assert shown(Settings())["buffer"]["settle_delay"] == 2.0
+
+
+def test_what_guards_a_port_goes_together(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "receivers:\n  grpc: {tls: {cert: a.pem}}\n"
+        "  http:\n    tls: {client_ca: ca.pem}\n    bearer_token_files: token\n",
+    )
+    assert problems(path) == [
+        f"{path}:2: /receivers/grpc/tls: cert and key go together",
+        f"{path}:4: /receivers/http/tls: client_ca needs cert and key",
+        f"{path}:5: /receivers/http/bearer_token_files: Input should be a valid list",
+    ]

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from tests.support import requests
-from tests.support.collector import Collector, Result
+from tests.support.collector import ANY_PORTS, Collector, Result
 from tests.support.onpath import COMMAND
 from tests.support.otlp_sink import OtlpSink
 from tests.support.processes import Child
@@ -244,7 +244,8 @@ def test_random_bytes_stop_nothing(policy: Path, tmp_path: Path) -> None:
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    child = Child([*COMMAND, "collector", *arguments])
+    """Other ports than those that a test is about are any."""
+    child = Child([*COMMAND, "collector", *ANY_PORTS, *arguments])
     code = child.wait()
     return code, child.output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,8 @@ from tests.support.processes import Child
 from tests.support.waiting import until
 
 READY = r"(?i)\bready\b"
-PORT = r"(?i)\bgrpc\b\D*127\.0\.0\.1:(\d+)"
+PORTS = re.compile(r"(OTLP/gRPC|OTLP/HTTP) on ([^,\s]+)")
+ANY_PORTS = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
 Result = dict[str, Any]
 
@@ -30,20 +32,20 @@ class Collector:
         self._command = [
             *COMMAND,
             "collector",
-            *("--policy", str(policy), "--grpc", "127.0.0.1:0", "--report-file", str(self.report_file)),
-            *("--settle-delay", "1s", *options),
+            *ANY_PORTS,
+            *("--policy", str(policy), "--report-file", str(self.report_file), "--settle-delay", "1s", *options),
         ]
 
     def __enter__(self) -> Collector:
         self.process = Child(self._command)
         try:
             line = self.process.wait_for_line(READY)
-            found = self.process.wait_for_line(PORT)
         except BaseException:
             self.process.stop()
             raise
-        assert line.string == found.string, f"the ready line names no gRPC port: {line.string}"
-        self.endpoint = f"http://127.0.0.1:{found[1]}"
+        self.ports = dict(PORTS.findall(line.string))
+        assert "OTLP/gRPC" in self.ports, f"the ready line names no gRPC port: {line.string}"
+        self.endpoint = f"http://{self.ports['OTLP/gRPC']}"
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -20,6 +20,7 @@ TAKEN = 1  # a port that can't be had
 @click.option("--config", "config", type=click.Path(path_type=Path), metavar="FILE", help="Settings, as onpath.yaml.")
 @click.option("--policy", metavar="PATH", help="The policy: a file, or a folder of them.")
 @click.option("--grpc", metavar="HOST:PORT", help="Where to receive OTLP/gRPC  [127.0.0.1:4317]")
+@click.option("--http", metavar="HOST:PORT", help="Where to receive OTLP/HTTP  [127.0.0.1:4318]")
 @click.option("--forward", metavar="URL", help="Where to pass everything on: grpc://HOST:PORT.")
 @click.option("--report-file", metavar="PATH", help="One JSON report a line; - is standard output.")
 @click.option("--settle-delay", metavar="TIME", help="Wait after a trace's root has ended  [2s]")
@@ -64,6 +65,7 @@ def _nested(options: dict[str, str | None]) -> dict[str, Any]:
 _PLACES = {
     "policy": ("policy",),
     "grpc": ("receivers", "grpc", "endpoint"),
+    "http": ("receivers", "http", "endpoint"),
     "forward": ("forward", "endpoint"),
     "report_file": ("results", "report_file"),
     "settle_delay": ("buffer", "settle_delay"),
