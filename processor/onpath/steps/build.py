@@ -15,11 +15,11 @@ from onpath.steps.tree import Node
 from onpath.steps.unread import ModelCall, Unread
 
 
-def build(node: Node, agent: str | None, smeared: frozenset[str]) -> Step:
-    """The step of one node; `agent` is the one in whose scope it stands."""
+def build(node: Node, agent: str | None, smeared: frozenset[str], turn: int | None = None) -> Step:
+    """The step of one node; `agent` is the one in whose scope it stands, `turn` the model call that asked for it."""
     facts = node.facts
     taker = agent or facts.text("agent_name") if node.kind != "agent" else agent
-    status, error = status_of(facts, smeared)
+    status, error = status_of(facts, smeared, is_tool=node.kind == "tool")
     common: dict[str, Any] = {
         "agent": taker,
         "status": status,
@@ -28,6 +28,7 @@ def build(node: Node, agent: str | None, smeared: frozenset[str]) -> Step:
         "end_ns": node.end_ns,
         "span_ids": tuple(s.span_id for s in node.spans),
         "attributes": facts.attributes,
+        "turn": turn,
     }
     if node.kind == "llm":
         return _model_call(node, common)

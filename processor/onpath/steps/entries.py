@@ -86,7 +86,7 @@ class EntryMaker:
         name = agent_name(members.agent) if members.agent is not None else None
         models = [self.entry(n, name) for n in members.calls if n.kind == "llm"]
         facts = [n.facts for n in members.calls if n.kind == "llm"]
-        tools = [build(n, name, self._smeared) for n in members.calls if n.kind == "tool"]
+        tools = [build(n, name, self._smeared, _turn(n.start_ns, models)) for n in members.calls if n.kind == "tool"]
         if tools:
             entries, unseen = self._with_spans(members, models, facts, tools)
         else:
@@ -102,7 +102,7 @@ class EntryMaker:
         asked = asked_for(facts, results=False) if any(map(needs_repair, tools)) else []
         starts = [m.step.start_ns or 0 for m in models]
         entries = [
-            Entry(step, models[number] if number is not None else _asker(step.start_ns, models))
+            Entry(step, _at(models, step.turn if number is None else number))
             for step, number in repaired(tools, asked, starts)
         ]
         unseen = without_spans(facts)
@@ -141,17 +141,21 @@ def _give_times(called: Sequence[Entry], turns: Sequence[Node], models: Sequence
     for entry in called:
         by_asker.setdefault(id(entry.asker), []).append(entry)
     for turn in turns:
-        asker = _asker(turn.start_ns, models)
+        asker = _at(models, _turn(turn.start_ns, models))
         asked = by_asker.pop(id(asker), []) if asker is not None else []
         if len(asked) == 1:
             ids = tuple(s.span_id for s in turn.spans)
             asked[0].step = replace(asked[0].step, start_ns=turn.start_ns, end_ns=turn.end_ns, span_ids=ids)
 
 
-def _asker(start_ns: int | None, models: Sequence[Entry]) -> Entry | None:
-    """The latest model call that had started before a tool call did."""
-    place = bisect_right(models, start_ns or 0, key=lambda m: m.step.start_ns or 0)
-    return models[place - 1] if place else None
+def _turn(start_ns: int, models: Sequence[Entry]) -> int | None:
+    """The number of the latest model call that had started before a tool call did."""
+    place = bisect_right(models, start_ns, key=lambda m: m.step.start_ns or 0)
+    return place - 1 if place else None
+
+
+def _at(models: Sequence[Entry], number: int | None) -> Entry | None:
+    return None if number is None else models[number]
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -184,8 +188,8 @@ def numbered(entries: Sequence[Entry]) -> tuple[Step, ...]:
     for entry in entries:
         if entry.step.kind == "llm":
             numbers[id(entry)] = len(numbers)
-    steps = [
-        e.step if e.asker is None or id(e.asker) not in numbers else replace(e.step, turn=numbers[id(e.asker)])
-        for e in entries
-    ]
-    return attempts.group(steps)
+    return attempts.group([_in_turn(e.step, numbers.get(id(e.asker))) for e in entries])
+
+
+def _in_turn(step: Step, number: int | None) -> Step:
+    return step if step.turn == number else replace(step, turn=number)

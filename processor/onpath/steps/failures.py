@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from onpath.conventions.table import FAILS_BARE
-from onpath.model import NOT_CAPTURED, STATUS_ERROR, STATUS_OK, Event, Span
+from onpath.model import STATUS_ERROR, STATUS_OK, Event, Span
 from onpath.steps.facts import Facts
 from onpath.steps.model import StepError, StepStatus
 
@@ -17,19 +17,24 @@ _WAITING: Final = frozenset(
 _CANCELLED: Final = "CancelledError"
 
 
-def status_of(facts: Facts, smeared: frozenset[str] = frozenset()) -> tuple[StepStatus, StepError | None]:
-    """Status and error of a step; `smeared` holds status messages that an earlier failure left on later spans."""
+def status_of(
+    facts: Facts, smeared: frozenset[str] = frozenset(), *, is_tool: bool = False
+) -> tuple[StepStatus, StepError | None]:
+    """Status and error of a step; `smeared` holds status messages that an earlier failure left on later spans.
+
+    A tool call's result may say by itself that the call failed.
+    """
     own = facts.get("outcome")
     if isinstance(own, tuple) and own[0] == "cancelled":
         return "cancelled", None
-    error = _error(facts, own, smeared)
+    error = _error(facts, own, smeared, is_tool)
     if error is not None:
         return ("awaiting_approval", None) if _short_type(error.type) in _WAITING else ("error", error)
     fine = isinstance(own, tuple) or any(s.status_code == STATUS_OK for s in facts.spans)
     return ("ok" if fine else "unset"), None
 
 
-def _error(facts: Facts, own: Any, smeared: frozenset[str]) -> StepError | None:
+def _error(facts: Facts, own: Any, smeared: frozenset[str], is_tool: bool) -> StepError | None:
     exception = exception_of(facts.spans)
     declared = facts.attributes.get("error.type")
     kind = declared if isinstance(declared, str) and declared else exception[0] if exception else None
@@ -42,7 +47,7 @@ def _error(facts: Facts, own: Any, smeared: frozenset[str]) -> StepError | None:
     if isinstance(own, tuple) and own[0] == "error":
         failed = True
         kind, message = kind or own[1], message or own[2]
-    if facts.result.failed:
+    if is_tool and facts.result.failed:
         failed = True
         content = facts.result.content
         message = message or (content if isinstance(content, str) else None)
@@ -59,14 +64,15 @@ def _is_bare(span: Span) -> bool:
 def _is_smeared(span: Span, facts: Facts, failed: bool, smeared: frozenset[str]) -> bool:
     if failed or span.status_message not in smeared:
         return False
-    return facts.get("result") is not NOT_CAPTURED or facts.get("output_messages") is not NOT_CAPTURED
+    return facts.holds("result") or facts.holds("output_messages")
 
 
 def genuine_failure(facts: Facts) -> str | None:
     """The status message of a call that failed beyond doubt: an exception with it, or no result."""
     for span in facts.spans:
-        sure = exception_of([span]) is not None or facts.get("result") is NOT_CAPTURED
-        if span.status_code == STATUS_ERROR and span.status_message and sure:
+        if span.status_code != STATUS_ERROR or not span.status_message:
+            continue
+        if exception_of([span]) is not None or not facts.holds("result"):
             return span.status_message
     return None
 
