@@ -316,6 +316,22 @@ def test_claude_code(typed: bool) -> None:
     assert (bash.status, bash.ran, bash.input) == ("cancelled", False, {"command": "rm -r /"})
 
 
+def test_claude_code_subagent_inside_its_tool_call() -> None:
+    turn = span("claude_code.interaction", {"span.type": "interaction"}, at=(0, 90))
+    task = span(
+        "claude_code.tool",
+        {"span.type": "tool", "tool_name": "Task", "subagent_type": "explorer"},
+        at=(1, 80),
+        under=turn,
+    )
+    ran = span("claude_code.tool.execution", {"span.type": "tool.execution", "success": True}, at=(2, 79), under=task)
+    call = span("claude_code.llm_request", {"span.type": "llm_request", "model": "m"}, at=(3, 9), under=ran)
+    grep = span("claude_code.tool", {"span.type": "tool", "tool_name": "Grep"}, at=(10, 20), under=ran)
+    assert [(s.agent, shown(s.steps)) for s in scopes(turn, task, ran, call, grep)] == [
+        (None, ["tool Task"]), ("explorer", ["llm", "tool Grep"]),
+    ]  # fmt: skip
+
+
 def test_codex_calls_stand_in_events_and_log_records() -> None:
     root = span("session_loop", at=(0, 90))
     turn = span(

@@ -88,8 +88,15 @@ def test_steps_outside_of_any_agent_belong_to_the_run() -> None:
 def test_what_runs_inside_a_tool_is_no_step_above() -> None:
     outer = agent("main", (0, 90))
     report = tool("report", (1, 80), outer)
-    spans = [outer, report, tool("fetch", (2, 9), report), llm((10, 20), report)]
-    assert seen(*spans) == [("main", True, ["tool report"])]
+    assert seen(outer, report, tool("fetch", (2, 9), report)) == [("main", True, ["tool report"])]
+    assert seen(outer, report, llm((10, 20), report)) == [("main", True, ["tool report"])]
+
+
+def test_models_and_tools_called_inside_a_tool_are_an_agent() -> None:
+    outer = agent("main", (0, 90))
+    task = tool("research", (1, 80), outer)
+    spans = [outer, task, llm((2, 9), task), tool("fetch", (10, 20), task)]
+    assert seen(*spans) == [("main", True, ["tool research"]), ("research", False, ["llm", "tool fetch"])]
 
 
 def test_an_agent_as_a_tool_is_one_step_and_a_scope_of_its_own() -> None:

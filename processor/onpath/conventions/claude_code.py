@@ -76,6 +76,7 @@ FAMILY: Final = Family(
         "tool_name": {"tool_name": base.text},
         "call_id": {"tool_use_id": base.text},
         "arguments": {"tool_input": base.arguments, "tool_parameters": base.arguments, "tool_name": _arguments},
+        "agent_name": {"subagent_type": base.text},
         "model": {"model": base.text},
         "finish_reasons": {"stop_reason": base.texts},
         "input": {"user_prompt": base.text},

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from onpath.conventions.table import Claim
+from onpath.conventions.table import NO_CLAIM, Claim
 from onpath.model import Span, Trace
 from onpath.steps.facts import bare_name
 from onpath.steps.tree import Logs, Node, relink, walk
@@ -219,24 +219,31 @@ def _words(name: str) -> frozenset[str]:
 
 
 def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
-    """A wrapper inside a tool call that holds model calls, where no agent span does: an agent of its own."""
+    """An agent inside a tool call that has no agent span: a wrapper there that holds model calls.
+
+    Without a wrapper it is the tool call itself, if models and tools were called in it.
+    """
     made: dict[Span, Node] = {}
     for node in nodes:
         tool = node.parent
         if node.kind == "agent" or tool is None or tool.kind != "tool":
             continue
-        top = _topmost_wrapper(node.span, tool, trace, claims)
-        if top is None:
-            continue
+        top = _topmost_wrapper(node.span, tool, trace, claims) or tool.spans[-1]
         if top not in made:
-            made[top] = Node(top, "agent", claims[top], logs)
+            made[top] = Node(top, "agent", claims.get(top, NO_CLAIM), logs)
             made[top].parent = tool
         made[top].children.append(node)
-    kept = [agent for agent in made.values() if any(c.kind == "llm" for c in agent.children)]
+    kept = [agent for agent in made.values() if _is_agent(agent)]
     for agent in kept:
         for child in agent.children:
             child.parent = agent
     return relink([*nodes, *kept], moved=bool(kept))
+
+
+def _is_agent(node: Node) -> bool:
+    kinds = {c.kind for c in node.children}
+    inside = node.parent is not None and node.span not in node.parent.spans
+    return "llm" in kinds and (inside or "tool" in kinds)
 
 
 def _topmost_wrapper(span: Span, tool: Node, trace: Trace, claims: Mapping[Span, Claim]) -> Span | None:
