@@ -228,10 +228,13 @@ def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Cl
         tool = node.parent
         if node.kind == "agent" or tool is None or tool.kind != "tool":
             continue
-        top = _topmost_wrapper(node.span, tool, trace, claims) or tool.spans[-1]
+        wrapper = _topmost_wrapper(node.span, tool, trace, claims)
+        top = wrapper or tool.spans[-1]
         if top not in made:
             made[top] = Node(top, "agent", claims.get(top, NO_CLAIM), logs)
             made[top].parent = tool
+            if wrapper is None:
+                made[top].spans = list(tool.spans)
         made[top].children.append(node)
     kept = [agent for agent in made.values() if _is_agent(agent)]
     for agent in kept:
