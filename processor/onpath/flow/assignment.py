@@ -111,7 +111,7 @@ class Matching:
             if before < 0:
                 self._unmatched &= ~(1 << entry)
                 return
-            entry, gives = came_from[before], before
+            entry, gives = came_from[entry], before
 
     def smallest(self) -> list[int]:
         """Of all full assignments the one that is smallest when read as a list; only for a full one."""

@@ -49,27 +49,37 @@ class Lane:
         key = (name.written, truth)
         found = self._masks.get(key)
         if found is None:
-            found = 0
-            for number, fit in enumerate(self.board.name_fits(name)):
-                if fit >= truth:
-                    found |= self._mask(number)
-            self._masks[key] = found
+            found = self._masks[key] = self.seen_in_order(self._fitting(name, truth))
         return found
+
+    def _fitting(self, name: StepName, truth: Truth) -> int:
+        found = 0
+        for number, fit in enumerate(self.board.name_fits(name)):
+            if fit >= truth:
+                found |= self._mask(number)
+        return found
+
+    def seen_in_order(self, mask: int) -> int:
+        """A set of steps, as far as their order is known; here it is."""
+        return mask
 
     def named(self, name: StepName, surely: bool) -> int:
         return self.at_least(name, Truth.TRUE if surely else Truth.UNKNOWN)
 
     def union(self, names: Iterable[StepName], truth: Truth) -> int:
+        return self.seen_in_order(self._any_of(names, truth))
+
+    def _any_of(self, names: Iterable[StepName], truth: Truth) -> int:
         found = 0
         for name in names:
-            found |= self.at_least(name, truth)
+            found |= self._fitting(name, truth)
         return found
 
     def allowed(self, item: AnyOf, surely: bool) -> int:
         """The steps that an `any!` may take."""
         wanted, excluded = (Truth.TRUE, Truth.UNKNOWN) if surely else (Truth.UNKNOWN, Truth.TRUE)
-        found = self.union(item.contains, wanted) if item.contains else self.everything
-        return found & ~self.union(item.not_contains, excluded)
+        found = self._any_of(item.contains, wanted) if item.contains else self.everything
+        return self.seen_in_order(found & ~self._any_of(item.not_contains, excluded))
 
     def takes(self, tree: Tree, place: int, least: Truth) -> bool:
         """Whether the values of the step at a place hold, with at least this certainty."""

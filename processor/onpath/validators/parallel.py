@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from onpath.flow.board import Board
+from onpath.flow.lane import Lane
 from onpath.flow.pattern import Block
 from onpath.flow.shown import step_name
 from onpath.flow.sweep import Depth, Sweep
@@ -52,7 +53,8 @@ class _Judging:
                 return underway.assigned(smallest=True)
         return None
 
-    def _verdict(self, order: Sequence[int]) -> Verdict:
+    def _verdict(self, lane: Lane) -> Verdict:
+        order = lane.order
         if self._found(self._sweep("surely", order)) is not None and not self._may_be_broken:
             return Verdict.PASS
         if not self.context.complete or self._found(self._sweep("maybe", order)) is not None:
@@ -151,7 +153,7 @@ class _Judging:
             return False
         ties = Ties(self.board, (self.block,))
         ties.keep_within_branches(self.block)
-        return ties.undetermined(verdict, self._verdict, ())
+        return ties.undetermined(verdict, self._verdict)
 
     def _alignment(self, assigned: Mapping[int, Sequence[int]], *, missing: bool) -> Iterator[AlignmentRow]:
         for at, entry in enumerate(self.block.entries):

@@ -51,7 +51,7 @@ class _Judging:
         taken = self._laid(surely=False)
         verdict = Verdict.FAIL if taken is None else Verdict.PASS
         if not self.context.complete:
-            verdict = self._partial_verdict()
+            verdict = self._partial_verdict(Lane(self.board))
         if taken is not None and verdict is Verdict.PASS and self.board.doubts.reasons:
             surely = self._laid(surely=True)
             taken, verdict = (taken, Verdict.UNKNOWN) if surely is None else (surely, verdict)
@@ -62,11 +62,10 @@ class _Judging:
     def _laid(self, *, surely: bool) -> Spans | None:
         return laid(self.items, self.blocks, surely=surely)
 
-    def verdict(self, order: Sequence[int]) -> Verdict:
+    def verdict(self, lane: Lane) -> Verdict:
         """That of the steps in another order."""
         if not self.context.complete:
-            return self._partial_verdict(order)
-        lane = Lane(self.board, order)
+            return self._partial_verdict(lane)
 
         def matches(surely: bool) -> bool:
             return bool(rows(self.items, lane, self.blocks, surely=surely)[-1] >> lane.size & 1)
@@ -75,8 +74,7 @@ class _Judging:
             return Verdict.FAIL
         return Verdict.PASS if not self.board.doubts.reasons or matches(True) else Verdict.UNKNOWN
 
-    def _partial_verdict(self, order: Sequence[int] | None = None) -> Verdict:
-        lane = Lane(self.board, order)
+    def _partial_verdict(self, lane: Lane) -> Verdict:
         anywhere = self.context.missing_parent
         if not can_pass(self.items, lane, self.blocks, anywhere=anywhere):
             return Verdict.FAIL
@@ -85,7 +83,8 @@ class _Judging:
     def _undetermined(self, verdict: Verdict, taken: Spans) -> bool:
         if not has_ties(self.board):
             return False
-        return Ties(self.board, self.items).undetermined(verdict, self.verdict, taken)
+        bounded = self.context.complete or not any(isinstance(item, Block) for item in self.items)
+        return Ties(self.board, self.items).undetermined(verdict, self.verdict, taken, bounded=bounded)
 
     def _matched(self, verdict: Verdict, taken: Spans | None) -> Evaluation:
         """A pass, or an unknown; `taken` are the places of each item, if all items have taken all steps."""
