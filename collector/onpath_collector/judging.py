@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -20,18 +20,23 @@ from onpath.evaluate import evaluate
 from onpath.model import Span, Trace
 from onpath.policy.model import Check, Policy
 from onpath.report import Evaluation, Report, Result, Verdict
+from onpath.results_metrics import Point, points
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
 from onpath_collector.otlp import decode
+from onpath_collector.timing import Timer
+
+_MARK: Final = 8  # digits that tell the results of one trace apart
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every job of a worker shares. `resource` describes this collector."""
+    """What every job of a worker shares. `resource` describes this collector, `steps` are the policy's `step_names`."""
 
     policy: Policy
     resource: Mapping[str, str]
     span_mode: results.SpanMode = "clamped"
+    steps: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class Job:
     """A released trace. `unknown` skips the checks: each is unknown for that reason (its time was over, say).
 
     `root` is the span id of a declared root, whose subtree alone is judged; `without` are those judged by themselves.
+    `before` is the signature of the report that this one would replace.
     """
 
     chunks: Sequence[bytes]
@@ -52,6 +58,7 @@ class Job:
     root: bytes | None = None
     without: Sequence[bytes] = ()
     unknown: str | None = None
+    before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,10 @@ class VerdictLine:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What leaves for one trace. `spans` and `logs` are serialised OTLP export requests, empty for none."""
+    """What leaves for one trace. `spans` and `logs` are serialised OTLP export requests, empty for none.
+
+    `signature` differs when a revision is worth sending, and holds each result's verdict.
+    """
 
     trace_id: str
     revision: int
@@ -80,16 +90,20 @@ class Outcome:
     logs: bytes = b""
     unmatched: Mapping[str, int] = field(default_factory=dict)
     broken: tuple[str, ...] = ()  # evaluations that failed themselves: workflow/evaluation: error type
+    points: tuple[Point, ...] = ()  # for metrics
+    seconds: Mapping[tuple[str, str], float] = field(default_factory=dict, compare=False)  # by workflow and check
 
 
-def judge(job: Job, setup: Setup) -> Outcome:
-    """Judges one trace."""
+def judge(job: Job, setup: Setup, timer: Timer | None = None) -> Outcome:
+    """Judges one trace. `timer` is made of the setup's policy."""
     spans, logs = decode(job.chunks, job.evidence)
     if job.root is not None or job.without:
         spans = _part(spans, job.root, job.without)
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
-    report = evaluate(trace, _silenced(setup.policy, job.unknown) if job.unknown else setup.policy)
-    return _outcome(_with_history(report, job), job, setup)
+    policy = setup.policy if timer is None else timer.policy
+    report = evaluate(trace, _silenced(policy, job.unknown) if job.unknown else policy)
+    outcome = _outcome(_with_history(report, job), job, setup)
+    return outcome if timer is None else replace(outcome, seconds=timer.take())
 
 
 def _part(spans: Sequence[Span], root: bytes | None, without: Sequence[bytes]) -> list[Span]:
@@ -127,7 +141,7 @@ def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
     return Outcome(
         trace_id=report.trace_id,
         revision=report.revision,
-        signature=results.signature(report),
+        signature=_signature(report),
         lines=tuple(_line(report, r, job.judged_at_ns) for r in report.results),
         verdicts=tuple(_verdict(r) for r in report.results),
         evaluations=len(events),
@@ -137,7 +151,22 @@ def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
         broken=tuple(
             f"{r.workflow}/{e.name}: {e.broken}" for r in report.results for e in r.evaluations if e.broken is not None
         ),
+        points=tuple(points(report, setup.steps, _verdicts_before(report, job.before))),
     )
+
+
+def _signature(report: Report) -> str:
+    """The digest and, short, each result's key with its verdict: the buffer keeps one for every settled trace."""
+    return " ".join([results.signature(report), *(_mark(r) + r.verdict for r in report.results)])
+
+
+def _verdicts_before(report: Report, signature: str | None) -> dict[tuple[str, str], Verdict]:
+    marks = {mark[:_MARK]: Verdict(mark[_MARK:]) for mark in (signature or "").split()[1:]}
+    return {(r.workflow, r.span_id): marks[_mark(r)] for r in report.results if _mark(r) in marks}
+
+
+def _mark(result: Result) -> str:
+    return results.key(result)[:_MARK]
 
 
 def _line(report: Report, result: Result, judged_at_ns: int) -> str:

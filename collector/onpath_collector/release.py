@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from onpath_collector.buffer import Released, TraceBuffer
 from onpath_collector.counts import TraceCounts
@@ -21,6 +21,16 @@ from onpath_collector.workers import JobFailed, JobTimeout, Judge
 log: Final = logging.getLogger("onpath")
 _AFTER_FAULT: Final = 1.0  # seconds: a fault must neither stop releases for good nor fill the log
 _STEP: Final = 200  # traces taken from the buffer at once, so that a flood of them never holds up the loop
+
+
+class Observer(Protocol):
+    """Told of times, in seconds."""
+
+    def released(self, lag: float) -> None:
+        """A trace was let go so long after its deadline."""
+
+    def judged(self, seconds: Mapping[tuple[str, str], float]) -> None:
+        """A trace was judged, which took so long by workflow and check."""
 
 
 class Release:
@@ -38,6 +48,7 @@ class Release:
         wall_clock: Callable[[], int],
         parallel: int,
         queue: int,
+        observer: Observer | None = None,
     ) -> None:
         """`clock` is the buffer's, in seconds; `wall_clock` gives nanoseconds since the Unix epoch."""
         self.counts = TraceCounts()
@@ -48,6 +59,7 @@ class Release:
         self._parallel = parallel
         self._queue: asyncio.Queue[Released] = asyncio.Queue()
         self._limit = queue
+        self._observer = observer
         self._exporters: Sequence[ResultExporter] = ()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -90,6 +102,8 @@ class Release:
 
     def _take(self, released: Released) -> None:
         self.counts.releases[released.reason] += 1
+        if self._observer is not None:
+            self._observer.released(max(0.0, self._clock() - released.due_at))
         if self._judge is None:
             self._buffer.settle(released, None)
             self.counts.judged["no_policy"] += released.traces
@@ -112,6 +126,8 @@ class Release:
             self.counts.dropped["evaluation_failed"] += released.traces
             return
         self.counts.judged[_label(outcome)] += released.traces
+        if self._observer is not None:
+            self._observer.judged(outcome.seconds)
         if outcome.signature == before:
             self.counts.unchanged += 1
             return
@@ -148,6 +164,7 @@ class Release:
             root=released.root,
             without=released.without,
             unknown=unknown,
+            before=released.before if isinstance(released.before, str) else None,
         )
 
     def _tell(self, kind: str, message: str) -> None:
@@ -175,6 +192,11 @@ class Release:
             self.counts.dropped["shutdown"] += left
         if self._judge is not None:
             await self._judge.close()
+
+    @property
+    def waiting(self) -> int:
+        """Releases that wait to be judged, those being judged not counted."""
+        return self._queue.qsize()
 
     def sums(self) -> dict[str, Any]:
         """The traces' half of the ledger; a trace released and not yet judged is still open."""

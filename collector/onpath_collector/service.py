@@ -20,6 +20,7 @@ from typing import Final
 from onpath.policy.load import PolicyError
 from onpath.policy.model import Policy
 from onpath.results import version
+from onpath.results_metrics import step_names
 from onpath_collector.buffer import TraceBuffer
 from onpath_collector.config import ForwardConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
@@ -185,7 +186,7 @@ class Service:
         return certificates, tokens
 
     def _setup(self, policy: Policy) -> Setup:
-        return Setup(policy, _resource(self._instance), self._settings.results.spans)
+        return Setup(policy, _resource(self._instance), self._settings.results.spans, step_names(policy))
 
     def _new_judge(self, policy: Policy) -> Judge:
         settings = self._settings.evaluate

@@ -14,11 +14,13 @@ import pickle
 import signal
 import struct
 import sys
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, Final, Protocol
 
 from onpath_collector.judging import Job, Outcome, Setup, judge
+from onpath_collector.timing import Timer
 
 _MODULE: Final = "onpath_collector.workers"
 _LENGTH: Final = struct.Struct(">I")
@@ -53,7 +55,8 @@ class Threaded:
         self._setup = setup
 
     async def run(self, job: Job) -> Outcome:
-        running = asyncio.get_running_loop().run_in_executor(self._thread, judge, job, self._setup)
+        timer = Timer(self._setup.policy, time.perf_counter)
+        running = asyncio.get_running_loop().run_in_executor(self._thread, judge, job, self._setup, timer)
         try:
             return await asyncio.wait_for(running, self._timeout)
         except TimeoutError:
@@ -220,15 +223,16 @@ class _Worker:
 def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
     """The worker process: setups and jobs in, outcomes or error texts out, until the pipe closes."""
     setup: Setup | None = None
+    timer: Timer | None = None
     _send(sink, None)
     while head := source.read(_LENGTH.size):
         message: Any = pickle.loads(source.read(_LENGTH.unpack(head)[0]))
         if isinstance(message, Setup):
-            setup = message
+            setup, timer = message, Timer(message.policy, time.perf_counter)
             continue
         assert setup is not None
         try:
-            answer: Outcome | str = judge(message, setup)
+            answer: Outcome | str = judge(message, setup, timer)
         except Exception as error:  # noqa: BLE001 - whatever a trace causes, its sender is told and the next is judged
             answer = f"{type(error).__name__}: {error}"
         _send(sink, answer)

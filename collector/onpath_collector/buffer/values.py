@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
@@ -99,6 +99,11 @@ class Released:
     judgement: Judgement = field(repr=False)  # the buffer's own
     root: bytes | None = None  # span id of a declared root: only the subtree of this span is judged
     without: tuple[bytes, ...] = ()  # declared roots already judged: the trace is judged without their subtrees
+
+    @property
+    def before(self) -> Hashable | None:
+        """The outcome of the release that this one follows."""
+        return self.judgement.outcome
 
 
 @dataclass(slots=True)
