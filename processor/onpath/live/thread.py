@@ -114,6 +114,7 @@ class Station:
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._round = _Round()
         self._lost: dict[int, None] = {}
+        self._of_callbacks: dict[int, bool] = {}
         self._room = threading.Event()
         self._hurry = threading.Event()
         self._starting = threading.Lock()
@@ -128,8 +129,8 @@ class Station:
 
     def put(self, kind: str, thing: Any, size: int) -> None:
         """Takes what came, or drops it where there is no room and the settings say so."""
-        if self.closed or threading.get_ident() == self._thread_id:
-            return  # the judging thread's own spans are its callbacks'
+        if self.closed or self._is_of_callback(kind, thing):
+            return
         if self._thread is None:
             self._start()
         if self._is_full() and not self._wait_for_room():
@@ -141,11 +142,19 @@ class Station:
         self._round.size += size
         self._inbox.put(Item(kind, thing, size))
 
+    def _is_of_callback(self, kind: str, thing: Any) -> bool:
+        """Whether it is a span that began on the judging thread. What only ends there may be anyone's: garbage too."""
+        if kind == START and threading.get_ident() == self._thread_id:
+            if len(self._of_callbacks) < _LOST:
+                self._of_callbacks[thing.context.span_id] = True
+            return True
+        return kind == END and bool(self._of_callbacks) and self._of_callbacks.pop(thing.context.span_id, False)
+
     def _is_full(self) -> bool:
         return self._inbox.qsize() >= self._settings.queue_size or self._round.size > self._settings.queue_bytes
 
     def _wait_for_room(self) -> bool:
-        if self._settings.when_full != "block":
+        if self._settings.when_full != "block" or threading.get_ident() == self._thread_id:
             return False
         while self._is_full():
             thread = self._thread

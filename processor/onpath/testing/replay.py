@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
+from opentelemetry._logs import LogRecord as SdkLogRecord
+from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.resources import Resource as SdkResource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, TraceFlags, set_span_in_context
 from opentelemetry.trace.status import Status, StatusCode
 
-from onpath.model import FLAG_REMOTE, Resource, Span
+from onpath.model import FLAG_REMOTE, LogRecord, Resource, Span
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 
-def replay(spans: Iterable[Span], processor: SpanProcessor) -> None:
-    """Of what happens at one instant, starts come first and outer spans end last."""
+def replay(
+    spans: Iterable[Span],
+    processor: SpanProcessor,
+    logs: Iterable[LogRecord] = (),
+    take_log: Callable[[ReadableLogRecord], None] | None = None,
+) -> None:
+    """Of what happens at one instant, starts come first and outer spans end last; `take_log` gets events between."""
     resources: dict[Resource, SdkResource] = {}
-    moments = []
+    moments: list[tuple[tuple[int, int, int], Callable[[], None]]] = []
     for number, span in enumerate(spans):
         made = sdk_span(span, resources)
-        end = span.start_ns if span.end_ns is None else max(span.start_ns, span.end_ns)
-        moments.append(((span.start_ns, 0, number), "start", made))
+        moments.append(((span.start_ns, 0, number), partial(processor.on_start, made)))  # type: ignore[arg-type]
         if span.end_ns is not None:
-            moments.append(((end, 1, -number), "end", made))
-    for _, moment, made in sorted(moments, key=lambda m: m[0]):
-        if moment == "start":
-            processor.on_start(made)  # type: ignore[arg-type]
-        else:
-            processor.on_end(made)
+            moments.append(((max(span.start_ns, span.end_ns), 2, -number), partial(processor.on_end, made)))
+    for number, record in enumerate(logs if take_log is not None else ()):
+        assert take_log is not None
+        moments.append(((record.time_ns, 1, number), partial(take_log, sdk_log(record, resources))))
+    for _, happen in sorted(moments, key=lambda moment: moment[0]):
+        happen()
 
 
 def sdk_span(span: Span, resources: dict[Resource, SdkResource] | None = None) -> ReadableSpan:
     """A recorded span as the SDK hands it to processors. `resources` are those made so far."""
-    known = {} if resources is None else resources
-    resource = known.get(span.resource)
-    if resource is None:
-        resource = known[span.resource] = SdkResource(dict(span.resource.attributes))
     parent = None
     if span.parent_span_id:
         remote = bool(span.flags & FLAG_REMOTE)
@@ -47,7 +50,7 @@ def sdk_span(span: Span, resources: dict[Resource, SdkResource] | None = None) -
         name=span.name,
         context=SpanContext(int(span.trace_id, 16), int(span.span_id, 16), False, _SAMPLED),
         parent=parent,
-        resource=resource,
+        resource=_resource(span.resource, resources),
         attributes=dict(span.attributes),
         events=[Event(e.name, dict(e.attributes), e.time_ns) for e in span.events],
         links=[
@@ -59,3 +62,25 @@ def sdk_span(span: Span, resources: dict[Resource, SdkResource] | None = None) -
         end_time=span.end_ns,
         instrumentation_scope=InstrumentationScope(span.scope_name, span.scope_version),
     )
+
+
+def sdk_log(record: LogRecord, resources: dict[Resource, SdkResource] | None = None) -> ReadableLogRecord:
+    """A recorded event as the SDK hands it to processors."""
+    context = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), False, _SAMPLED)
+    made = SdkLogRecord(
+        timestamp=record.time_ns,
+        context=set_span_in_context(NonRecordingSpan(context)),
+        event_name=record.event_name,
+        body=record.body,
+        attributes=dict(record.attributes),
+    )
+    return ReadableLogRecord(made, _resource(record.resource, resources), InstrumentationScope(record.scope_name))
+
+
+def _resource(resource: Resource, known: dict[Resource, SdkResource] | None) -> SdkResource:
+    made = None if known is None else known.get(resource)
+    if made is None:
+        made = SdkResource(dict(resource.attributes))
+        if known is not None:
+            known[resource] = made
+    return made
