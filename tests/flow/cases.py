@@ -13,9 +13,11 @@ from onpath.policy.problems import Problems
 from onpath.report import Evaluation
 from onpath.steps.model import NOT_CAPTURED, Scope, Step
 from onpath.validators.base import Context
+from tests.vectors.run_flow import in_order
 
 MS = 1_000_000
 NAMES = ("a", "b", "c")
+UNTIMED = -1
 
 
 def written_names() -> st.SearchStrategy[Any]:
@@ -54,9 +56,9 @@ def items(*, with_blocks: bool = True) -> st.SearchStrategy[Any]:
 
 
 def steps(*, most: int = 6, ties: bool = False) -> st.SearchStrategy[list[Step]]:
-    """In order; ends may be open, one millisecond long, or instants."""
+    """In order; ends may be open, or instants; now and then a step has no times."""
     gap = st.integers(0 if ties else 1, 3)
-    length = st.sampled_from([None, 0, 1, 2, 3, 5, 9])
+    length = st.sampled_from([None, 0, 1, 2, 3, 5, 9, UNTIMED])
     output = st.sampled_from([NOT_CAPTURED, 0, 1, 1])
     raw = st.lists(st.tuples(st.sampled_from(NAMES), gap, length, output), max_size=most)
     return raw.map(_run)
@@ -68,8 +70,19 @@ def _run(raw: Sequence[tuple[str, int, int | None, Any]]) -> list[Step]:
     for at, (name, gap, length, output) in enumerate(raw):
         now += gap * MS
         end = None if length is None else now + length * MS
-        made.append(Step(kind="tool", name=name, output=output, start_ns=now, end_ns=end, span_ids=(f"{at:02}",)))
-    return sorted(made, key=lambda s: (s.start_ns, float("inf") if s.end_ns is None else s.end_ns, s.span_ids))
+        timed = length != UNTIMED
+        made.append(
+            Step(
+                kind="tool",
+                name=name,
+                output=output,
+                start_ns=now if timed else None,
+                end_ns=end if timed else None,
+                span_ids=(f"{at:02}",),
+                source="spans" if timed else "messages",
+            )
+        )
+    return list(in_order(made))
 
 
 @st.composite
@@ -85,7 +98,7 @@ def patterns_with_runs(draw: st.DrawFn, *, ties: bool = False, most: int = 7) ->
         for name, output in suiting:
             if draw(st.integers(0, 14)) == 0:
                 name = draw(st.sampled_from(NAMES))
-            length = draw(st.sampled_from([3, 5, 9, None] if together else [0, 1, 2, 3, 9]))
+            length = draw(st.sampled_from([3, 5, 9, 9, None, UNTIMED] if together else [0, 1, 2, 3, 9]))
             gap = draw(st.integers(0, 1)) if ties else 1
             raw.append((name, gap if together or ties else draw(st.integers(1, 3)), length, output))
     return written, _run(raw[:most])

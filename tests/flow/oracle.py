@@ -226,14 +226,17 @@ def _wild_goes_on(item: Gap | AnyOf, steps: Sequence[Step], begin: int) -> int:
 
 
 def orders_with_ties(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    groups: list[list[Step]] = []
+    """A step without times stays behind the one before it."""
+    groups: list[list[list[Step]]] = []
     for step in steps:
-        if groups and groups[-1][0].start_ns == step.start_ns:
-            groups[-1].append(step)
+        if groups and step.start_ns is None:
+            groups[-1][-1].append(step)
+        elif groups and groups[-1][0][0].start_ns == step.start_ns and step.start_ns is not None:
+            groups[-1].append([step])
         else:
-            groups.append([step])
+            groups.append([[step]])
     for chosen in product(*(permutations(group) for group in groups)):
-        yield [step for group in chosen for step in group]
+        yield [step for group in chosen for unit in group for step in unit]
 
 
 def parallel(block: Block, steps: Sequence[Step]) -> list[tuple[int, int | None, list[list[int]]]]:

@@ -66,6 +66,7 @@ def _never_undone(entry: dict[str, Any], seen: list[Step], full: list[Step], **c
 def test_released_at_a_moment(case: tuple[dict[str, Any], list[Step]], moment: int) -> None:
     entry, run = case
     assume(cases.loaded(entry) is not None)
+    assume(all(step.start_ns is not None for step in run))
     full = [replace(step, end_ns=step.end_ns or 10**9) for step in run]  # in the end everything has ended
     full = [replace(step, output=1) if step.output is NOT_CAPTURED else step for step in full]
     _never_undone(entry, released_early(full, moment * cases.MS), _ordered(full))

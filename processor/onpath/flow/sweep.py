@@ -148,16 +148,22 @@ class Sweep:
         underway = self._begin()
         yield underway
         going: list[tuple[float, int, Unit]] = []
-        timed = sorted(self._timed, key=lambda unit: unit.period.start or 0)
         count = 0
-        for start, group in groupby(timed, key=lambda unit: unit.period.start or 0):
-            for unit in group:
+        for start, group in groupby(self._by_start(), key=lambda begin: begin[0]):
+            for _, unit in group:
                 count += 1
                 heappush(going, (self._over_at(unit.period, tolerance_ns), count, unit))
                 underway.add(unit)
             while going[0][0] <= start:
                 underway.drop(heappop(going)[2])
             yield underway
+
+    def _by_start(self) -> list[tuple[int, Unit]]:
+        """One entry alone overlaps with nothing: there the order of the steps takes the place of the clock."""
+        if self._alone:
+            return list(enumerate(self._timed))
+        begins = ((unit.period.start, unit) for unit in self._timed)
+        return sorted(((start, unit) for start, unit in begins if start is not None), key=lambda begin: begin[0])
 
     def _over_at(self, period: Period, tolerance_ns: int) -> float:
         """The first latest start that is too late for a unit."""
@@ -170,11 +176,11 @@ class Sweep:
         underway = self._begin()
         best: tuple[float, dict[int, list[int]]] = (NEVER, {})
         ending: list[tuple[float, int, Unit]] = []
-        for count, unit in enumerate(sorted(self._timed, key=lambda unit: unit.period.start or 0)):
+        for count, (start, unit) in enumerate(self._by_start()):
             underway.add(unit)
             heappush(ending, (NEVER if unit.period.end is None else unit.period.end, count, unit))
             while underway.is_full and ending:
-                gap = (unit.period.start or 0) - ending[0][0]
+                gap = start - ending[0][0]
                 if gap < best[0]:
                     best = (gap, underway.assigned())
                 underway.drop(heappop(ending)[2])
