@@ -6,14 +6,9 @@ Nothing here knows of processes, queues or clocks; `workers` runs it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
-
-from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.resources import Resource
+from typing import Final
 
 from onpath import results
 from onpath.evaluate import evaluate
@@ -24,6 +19,7 @@ from onpath.results_metrics import Point, points
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
 from onpath_collector.otlp import decode
+from onpath_collector.otlp.results import encode_events, encode_spans
 from onpath_collector.timing import Timer
 
 _MARK: Final = 8  # digits that tell the results of one trace apart
@@ -127,6 +123,8 @@ def _as_root(span: Span) -> Span:
 
 
 def _with_history(report: Report, job: Job) -> Report:
+    if not job.late and not job.duplicates:
+        return report if report.revision == job.revision else replace(report, revision=job.revision)
     counted = tuple(
         replace(r, coverage=replace(r.coverage, late=job.late, duplicates=r.coverage.duplicates + job.duplicates))
         for r in report.results
@@ -135,22 +133,19 @@ def _with_history(report: Report, job: Job) -> Report:
 
 
 def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
-    resource = Resource(dict(setup.resource))
-    spans = results.evaluation_spans(report, resource, setup.span_mode, job.judged_at_ns)
-    events = results.events(report, resource, job.judged_at_ns)
+    leaving = [results.Leaving(report, result) for result in report.results]
+    broken = [(r, e) for r in report.results for e in r.evaluations if e.broken is not None]
     return Outcome(
         trace_id=report.trace_id,
         revision=report.revision,
         signature=_signature(report),
-        lines=tuple(_line(report, r, job.judged_at_ns) for r in report.results),
-        verdicts=tuple(_verdict(r) for r in report.results),
-        evaluations=len(events),
-        spans=encode_spans(spans).SerializeToString() if spans else b"",
-        logs=encode_logs(events).SerializeToString() if events else b"",
+        lines=tuple([results.json_text(one.json(job.judged_at_ns)) for one in leaving]),
+        verdicts=tuple([_verdict(r) for r in report.results]),
+        evaluations=sum([len(r.evaluations) for r in report.results]),
+        spans=encode_spans(leaving, setup.resource, setup.span_mode, job.judged_at_ns),
+        logs=encode_events(leaving, setup.resource, job.judged_at_ns),
         unmatched=dict(report.unmatched),
-        broken=tuple(
-            f"{r.workflow}/{e.name}: {e.broken}" for r in report.results for e in r.evaluations if e.broken is not None
-        ),
+        broken=tuple([f"{r.workflow}/{e.name}: {e.broken}" for r, e in broken]),
         points=tuple(points(report, setup.steps, _verdicts_before(report, job.before))),
     )
 
@@ -167,11 +162,6 @@ def _verdicts_before(report: Report, signature: str | None) -> dict[tuple[str, s
 
 def _mark(result: Result) -> str:
     return results.key(result)[:_MARK]
-
-
-def _line(report: Report, result: Result, judged_at_ns: int) -> str:
-    found: dict[str, Any] = results.result_json(report, result, judged_at_ns)
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
 def _verdict(result: Result) -> VerdictLine:

@@ -1,5 +1,8 @@
 """Report -> what leaves onpath: JSON, OpenTelemetry events and spans. The one mapping; every exit uses it.
 
+Data flow: Report, Result -> `Leaving` (ids and shared attributes, made once) -> JSON objects, and values of events and
+spans -> records of the OpenTelemetry SDK here, bytes of OTLP in the collector.
+
 Ids are computed, never drawn (results.md section 1): the same trace judged again gives the same event and the same span
 id, and a revision shares its `key` with the report that it replaces.
 """
@@ -8,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version as distribution_version
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from opentelemetry._logs import LogRecord, SeverityNumber
 from opentelemetry.sdk._logs import ReadableLogRecord
@@ -28,6 +31,13 @@ SpanMode: TypeAlias = Literal["clamped", "realtime", "linked", "off"]
 
 EVENT_NAME: Final = "gen_ai.evaluation.result"
 SCOPE_NAME: Final = "onpath"
+EVALUATION_ID: Final = "onpath.evaluation.id"
+
+_SEVERITIES: Final = {
+    Verdict.PASS: SeverityNumber.INFO,
+    Verdict.FAIL: SeverityNumber.WARN,
+    Verdict.UNKNOWN: SeverityNumber.INFO,
+}
 
 
 @cache
@@ -38,12 +48,12 @@ def version() -> str:
 
 def key(result: Result, evaluation: str = "") -> str:
     """What stays the same over revisions: 32 hex digits. The empty name stands for the workflow's evaluation span."""
-    return _digest(_identity(result, evaluation))
+    return _digest(f"{_identity(result)},{json_text(evaluation)}]")
 
 
 def revision_id(result: Result, revision: int, evaluation: str = "") -> str:
     """As `key`, of one revision alone."""
-    return _digest([*_identity(result, evaluation), revision])
+    return _digest(f"{_identity(result)},{json_text(evaluation)},{revision}]")
 
 
 def score(value: Fraction | None) -> float | None:
@@ -53,41 +63,16 @@ def score(value: Fraction | None) -> float | None:
 
 def result_json(report: Report, result: Result, judged_at_ns: int) -> dict[str, Any]:
     """One object a Result, as results.md section 1 shows it. `judged_at_ns` is nanoseconds since the Unix epoch."""
-    judged_at = datetime.fromtimestamp(judged_at_ns / 1e9, UTC).isoformat(timespec="milliseconds")
-    return {
-        "trace_id": result.trace_id,
-        "span_id": result.span_id,
-        "session": result.session,
-        "service": result.service,
-        "agent": result.agent,
-        "workflow": result.workflow,
-        "verdict": str(result.verdict),
-        "complete": report.complete,
-        "release_reason": report.release_reason,
-        "revision": report.revision,
-        "supersedes": report.revision - 1 if report.revision > 1 else None,
-        "policy_fingerprint": report.policy_fingerprint,
-        "version": version(),
-        "judged_at": judged_at.replace("+00:00", "Z"),
-        "evaluations": [_evaluation_json(report, result, e) for e in result.evaluations],
-        "coverage": {
-            "root": result.coverage.root,
-            "orphans": result.coverage.orphans,
-            "content": result.coverage.content,
-            "spans": result.coverage.spans,
-            "steps": result.coverage.steps,
-            "late": result.coverage.late,
-            "duplicates": result.coverage.duplicates,
-        },
-    }
+    return Leaving(report, result).json(judged_at_ns)
 
 
 def events(report: Report, resource: Resource, observed_ns: int) -> list[ReadableLogRecord]:
     """One `gen_ai.evaluation.result` log record an evaluation, in the context of the scope's span."""
+    scope = InstrumentationScope(SCOPE_NAME, version())
     return [
-        _event(report, result, evaluation, resource, observed_ns)
+        ReadableLogRecord(_log_record(values, observed_ns), resource, scope)
         for result in report.results
-        for evaluation in result.evaluations
+        for values in Leaving(report, result).events()
     ]
 
 
@@ -95,20 +80,22 @@ def evaluation_spans(report: Report, resource: Resource, mode: SpanMode, judged_
     """One finished span a Result, child of the scope's span; `linked` puts it in a trace of its own with one link."""
     if mode == "off":
         return []
-    return [_evaluation_span(report, result, resource, mode, judged_at_ns) for result in report.results]
+    return [_span(Leaving(report, result).span(mode), resource, judged_at_ns) for result in report.results]
 
 
 def signature(report: Report) -> str:
     """Digest of what makes a new revision worth sending: verdicts, scores, labels and findings."""
     return _digest(
-        [
-            [r.workflow, r.span_id, r.verdict]
-            + [
-                [e.name, e.label, str(e.score), [[f.rule, f.severity, f.step, *f.span_ids] for f in e.findings]]
-                for e in r.evaluations
+        json_text(
+            [
+                [r.workflow, r.span_id, r.verdict]
+                + [
+                    [e.name, e.label, str(e.score), [[f.rule, f.severity, f.step, *f.span_ids] for f in e.findings]]
+                    for e in r.evaluations
+                ]
+                for r in report.results
             ]
-            for r in report.results
-        ]
+        )
     )
 
 
@@ -120,19 +107,153 @@ def headline(result: Result) -> Evaluation | None:
     return result.evaluations[0] if result.evaluations else None
 
 
-def _identity(result: Result, evaluation: str) -> list[Any]:
-    return [result.session or result.trace_id, result.workflow, result.span_id, evaluation]
+def summary(result: Result) -> str:
+    """One line: each evaluation with its label and score."""
+    return "; ".join(
+        f"{e.name} {e.label}" + (f" {score(e.score):.3g}" if e.score is not None else "") for e in result.evaluations
+    )
 
 
-def _digest(value: Sequence[Any]) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16].hex()
+# What leaves as JSON is written so: no spaces, and text as it is.
+json_text: Final[Callable[[Any], str]] = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), check_circular=False
+).encode
 
 
-def _evaluation_json(report: Report, result: Result, evaluation: Evaluation) -> dict[str, Any]:
+class EventValues(NamedTuple):
+    """Of one log record. `common` are the attributes that all records of the Result share."""
+
+    trace_id: str
+    span_id: str
+    end_ns: int | None
+    severity: SeverityNumber
+    judged: Mapping[str, Any]
+    common: Mapping[str, Any]
+    id: str
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {**self.judged, **self.common, EVALUATION_ID: self.id}
+
+
+class SpanValues(NamedTuple):
+    """Of one evaluation span. `parent_span_id` None: a trace of its own. `links` are (trace id, span id)."""
+
+    name: str
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    end_ns: int | None
+    judged: Mapping[str, Any]
+    common: Mapping[str, Any]
+    own: Mapping[str, Any]
+    links: list[tuple[str, str]]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {**self.judged, **self.common, **self.own}
+
+
+class Leaving:
+    """One Result on its way out. What several exits need is made once: ids, and the attributes all records share."""
+
+    __slots__ = ("_common", "_identity", "_ids", "_report", "_result")
+
+    def __init__(self, report: Report, result: Result) -> None:
+        self._report = report
+        self._result = result
+        self._identity = _identity(result)
+        self._ids = [self._id(evaluation.name) for evaluation in result.evaluations]
+        self._common = _common(report, result)
+
+    def _id(self, evaluation: str) -> str:
+        return _digest(f"{self._identity},{json_text(evaluation)},{self._report.revision}]")
+
+    def json(self, judged_at_ns: int) -> dict[str, Any]:
+        """See `result_json`."""
+        report, result = self._report, self._result
+        coverage = result.coverage
+        judged_at = datetime.fromtimestamp(judged_at_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+        return {
+            "trace_id": result.trace_id,
+            "span_id": result.span_id,
+            "session": result.session,
+            "service": result.service,
+            "agent": result.agent,
+            "workflow": result.workflow,
+            "verdict": str(result.verdict),
+            "complete": report.complete,
+            "release_reason": report.release_reason,
+            "revision": report.revision,
+            "supersedes": report.revision - 1 if report.revision > 1 else None,
+            "policy_fingerprint": report.policy_fingerprint,
+            "version": version(),
+            "judged_at": judged_at.replace("+00:00", "Z"),
+            "evaluations": [
+                _evaluation_json(e, _digest(f"{self._identity},{json_text(e.name)}]"), revision)
+                for e, revision in zip(result.evaluations, self._ids, strict=True)
+            ],
+            "coverage": {
+                "root": coverage.root,
+                "orphans": coverage.orphans,
+                "content": coverage.content,
+                "spans": coverage.spans,
+                "steps": coverage.steps,
+                "late": coverage.late,
+                "duplicates": coverage.duplicates,
+            },
+        }
+
+    def events(self) -> Iterator[EventValues]:
+        """One an evaluation."""
+        result = self._result
+        for evaluation, revision in zip(result.evaluations, self._ids, strict=True):
+            broken = evaluation.broken is not None
+            yield EventValues(
+                trace_id=result.trace_id,
+                span_id=result.span_id,
+                end_ns=result.end_ns,
+                severity=SeverityNumber.ERROR if broken else _SEVERITIES[evaluation.label],
+                judged={"gen_ai.evaluation.name": evaluation.name, **_judged(evaluation, evaluation.label)},
+                common=self._common,
+                id=revision,
+            )
+
+    def span(self, mode: SpanMode) -> SpanValues:
+        """`linked`: in a trace of its own, with one link to the judged span."""
+        result = self._result
+        computed = self._id("")
+        chosen = headline(result)
+        linked = mode == "linked"
+        return SpanValues(
+            name=f"onpath.evaluate {result.workflow}",
+            trace_id=computed if linked else result.trace_id,
+            span_id=computed[:16],
+            parent_span_id=None if linked else result.span_id,
+            end_ns=None if mode == "realtime" else result.end_ns,
+            judged={
+                "gen_ai.evaluation.name": result.workflow,
+                **(_judged(chosen, result.verdict) if chosen else {}),
+            },
+            common=self._common,
+            own={EVALUATION_ID: computed, "onpath.summary": summary(result), "openinference.span.kind": "EVALUATOR"},
+            links=[(result.trace_id, result.span_id)] if linked else _deciding(result),
+        )
+
+
+def _identity(result: Result) -> str:
+    """The JSON array that ids are digests of, up to the name of an evaluation."""
+    return json_text([result.session or result.trace_id, result.workflow, result.span_id])[:-1]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _evaluation_json(evaluation: Evaluation, lasting: str, revision: str) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "key": key(result, evaluation.name),
-        "id": revision_id(result, report.revision, evaluation.name),
+        "key": lasting,
+        "id": revision,
         "name": evaluation.name,
         "score": score(evaluation.score),
         "label": str(evaluation.label),
@@ -187,73 +308,45 @@ def _judged(evaluation: Evaluation, label: Verdict) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
 
 
-def _event(
-    report: Report, result: Result, evaluation: Evaluation, resource: Resource, observed_ns: int
-) -> ReadableLogRecord:
-    attributes: Mapping[str, Any] = {
-        "gen_ai.evaluation.name": evaluation.name,
-        **_judged(evaluation, evaluation.label),
-        **_common(report, result),
-        "onpath.evaluation.id": revision_id(result, report.revision, evaluation.name),
-    }
-    if evaluation.broken is not None:
-        severity = SeverityNumber.ERROR
-    else:
-        severity = SeverityNumber.WARN if evaluation.label == Verdict.FAIL else SeverityNumber.INFO
-    record = LogRecord(
-        timestamp=result.end_ns or observed_ns,
+def _deciding(result: Result) -> list[tuple[str, str]]:
+    """Each span that decided the verdict, in order of the findings."""
+    ids = dict.fromkeys(i for e in result.evaluations for f in e.findings for i in f.span_ids)
+    return [(result.trace_id, i) for i in ids]
+
+
+# ------------------------------------------------------------------ records of the OpenTelemetry SDK
+
+
+def _log_record(values: EventValues, observed_ns: int) -> LogRecord:
+    judged = _context(values.trace_id, values.span_id)
+    return LogRecord(
+        timestamp=values.end_ns or observed_ns,
         observed_timestamp=observed_ns,
-        context=set_span_in_context(NonRecordingSpan(_judged_span(result))),
-        severity_number=severity,
-        severity_text=severity.name,
+        context=set_span_in_context(NonRecordingSpan(judged)),
+        severity_number=values.severity,
+        severity_text=values.severity.name,
         event_name=EVENT_NAME,
-        attributes=attributes,
+        attributes=values.attributes,
     )
-    return ReadableLogRecord(record, resource, InstrumentationScope(SCOPE_NAME, version()))
 
 
-def _evaluation_span(
-    report: Report, result: Result, resource: Resource, mode: SpanMode, judged_at_ns: int
-) -> ReadableSpan:
-    computed = bytes.fromhex(revision_id(result, report.revision))
-    judged = _judged_span(result)
-    trace_id = int.from_bytes(computed) if mode == "linked" else judged.trace_id
-    start = end = judged_at_ns if mode == "realtime" or result.end_ns is None else result.end_ns
-    chosen = headline(result)
-    attributes: dict[str, Any] = {
-        "gen_ai.evaluation.name": result.workflow,
-        **(_judged(chosen, result.verdict) if chosen else {}),
-        **_common(report, result),
-        "onpath.evaluation.id": computed.hex(),
-        "onpath.summary": summary(result),
-        "openinference.span.kind": "EVALUATOR",
-    }
+def _span(values: SpanValues, resource: Resource, judged_at_ns: int) -> ReadableSpan:
+    time_ns = judged_at_ns if values.end_ns is None else values.end_ns
+    own = SpanContext(int(values.trace_id, 16), int(values.span_id, 16), False, TraceFlags(TraceFlags.SAMPLED))
     return ReadableSpan(
-        name=f"onpath.evaluate {result.workflow}",
-        context=SpanContext(trace_id, int.from_bytes(computed[:8]), False, TraceFlags(TraceFlags.SAMPLED)),
-        parent=None if mode == "linked" else judged,
+        name=values.name,
+        context=own,
+        parent=None if values.parent_span_id is None else _context(values.trace_id, values.parent_span_id),
         resource=resource,
-        attributes=attributes,
-        links=[Link(judged)] if mode == "linked" else _deciding(result, judged.trace_id),
-        start_time=start,
-        end_time=end,
+        attributes=values.attributes,
+        links=[Link(_context(*ids, sampled=values.parent_span_id is None)) for ids in values.links],
+        start_time=time_ns,
+        end_time=time_ns,
         instrumentation_scope=InstrumentationScope(SCOPE_NAME, version()),
     )
 
 
-def _judged_span(result: Result) -> SpanContext:
-    sampled = TraceFlags(TraceFlags.SAMPLED)
-    return SpanContext(int(result.trace_id, 16), int(result.span_id, 16), is_remote=True, trace_flags=sampled)
-
-
-def _deciding(result: Result, trace_id: int) -> list[Link]:
-    """One link to each span that decided the verdict, in order of the findings."""
-    ids = dict.fromkeys(i for e in result.evaluations for f in e.findings for i in f.span_ids)
-    return [Link(SpanContext(trace_id, int(i, 16), True)) for i in ids]
-
-
-def summary(result: Result) -> str:
-    """One line: each evaluation with its label and score."""
-    return "; ".join(
-        f"{e.name} {e.label}" + (f" {score(e.score):.3g}" if e.score is not None else "") for e in result.evaluations
-    )
+def _context(trace_id: str, span_id: str, *, sampled: bool = True) -> SpanContext:
+    """Of a span of the agent's."""
+    flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=flags)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+import pytest
 from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExportResult
 from opentelemetry.sdk.resources import Resource
@@ -21,24 +25,42 @@ from tests.support.requests import traces
 
 JUDGED_AT = 1_700_000_000_000_000_000
 RESOURCE = {"service.name": "onpath", "service.instance.id": "test"}
-POLICY = {
-    "version": 1,
-    "workflows": [
-        {
-            "name": "refund",
-            "match": {},
-            "adherence": {"expected_steps": ["pay"], "required_steps": ["pay"], "extract_from": "tool_calls"},
-        }
-    ],
-}
 
 
-def test_the_collector_sends_what_the_sdks_exporters_would_send() -> None:
-    policy, spans = load_data(POLICY), traces(1, 2)
-    outcome = judge(Job([spans], "root_ended", judged_at_ns=JUDGED_AT), Setup(policy, RESOURCE))
+def policy_for(expected: str) -> dict[str, Any]:
+    steps = {"expected_steps": [expected], "required_steps": [expected], "prohibited_steps": ["delete"]}
+    workflow = {"name": "refund", "match": {}, "adherence": {**steps, "extract_from": "tool_calls"}, "seq!": [expected]}
+    return {"version": 1, "workflows": [workflow]}
 
-    report = evaluate(Trace(*decode([spans]), release_reason="root_ended"), policy)
-    made = results.evaluation_spans(report, Resource(RESOURCE), "clamped", JUDGED_AT)
+
+def run_of(*tools: str) -> bytes:
+    """A request with one agent run that called these tools."""
+    request = ExportTraceServiceRequest.FromString(traces(*range(1, len(tools) + 2)))
+    agent, *calls = request.resource_spans[0].scope_spans[0].spans
+    agent.end_time_unix_nano = 1000
+    agent.attributes.add(key="gen_ai.operation.name").value.string_value = "invoke_agent"
+    agent.attributes.add(key="gen_ai.conversation.id").value.string_value = "c-1"
+    for call, tool in zip(calls, tools, strict=True):
+        call.parent_span_id = agent.span_id
+        call.attributes.add(key="gen_ai.operation.name").value.string_value = "execute_tool"
+        call.attributes.add(key="gen_ai.tool.name").value.string_value = tool
+    return request.SerializeToString()
+
+
+MODES: Final[list[results.SpanMode]] = ["clamped", "realtime", "linked"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("reason", ["root_ended", "idle"])
+@pytest.mark.parametrize("tools", [("pay",), ("delete", "log", "delete"), ("\N{POUND SIGN}" * 150, "pay"), ()])
+def test_the_collector_sends_what_the_sdks_exporters_would_send(
+    tools: tuple[str, ...], reason: str, mode: results.SpanMode
+) -> None:
+    policy, spans = load_data(policy_for("pay")), run_of(*tools)
+    outcome = judge(Job([spans], reason, judged_at_ns=JUDGED_AT), Setup(policy, RESOURCE, mode))
+
+    report = evaluate(Trace(*decode([spans]), release_reason=reason), policy)
+    made = results.evaluation_spans(report, Resource(RESOURCE), mode, JUDGED_AT)
     events = results.events(report, Resource(RESOURCE), JUDGED_AT)
     assert {type(record) for record in (*made, *events)} == {ReadableSpan, ReadableLogRecord}
 

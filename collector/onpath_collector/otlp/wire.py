@@ -47,24 +47,25 @@ def by_trace(
             head = scope.SerializeToString()
             for trace_id, records in scopes.items():
                 counts[trace_id] = counts.get(trace_id, 0) + len(records)
-                groups.setdefault(trace_id, []).append(_joined(head, _INSIDE, records))
+                groups.setdefault(trace_id, []).append(joined(head, _INSIDE, records))
         group.ClearField(middle)
         head = group.SerializeToString()
         for trace_id, parts in groups.items():
-            traces.setdefault(trace_id, []).append(_joined(head, _INSIDE, parts))
+            traces.setdefault(trace_id, []).append(joined(head, _INSIDE, parts))
     request.ClearField(outer)
     head = request.SerializeToString()
-    return {trace_id: (_joined(head, _RESOURCES, parts), counts[trace_id]) for trace_id, parts in traces.items()}
+    return {trace_id: (joined(head, _RESOURCES, parts), counts[trace_id]) for trace_id, parts in traces.items()}
 
 
-def _joined(head: bytes, tag: bytes, parts: Iterable[bytes]) -> bytes:
+def joined(head: bytes, tag: bytes, parts: Iterable[bytes]) -> bytes:
+    """A serialised message with serialised messages added to one of its fields."""
     pieces = [head]
     for part in parts:
-        pieces += (tag, _varint(len(part)), part)
+        pieces += (tag, varint(len(part)), part)
     return b"".join(pieces)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     if number < 0x80:
         return bytes((number,))
     if number < 0x4000:
