@@ -94,6 +94,11 @@ class Forwarder:
         self._started = True
         self._pump()
 
+    @property
+    def capacity(self) -> int:
+        """Requests that have room."""
+        return self._settings.queue_requests
+
     def fits(self, size: int) -> bool:
         """Whether a request of so many bytes may be accepted now."""
         counts, settings = self.counts, self._settings

@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
+from onpath_collector.downstream import Signal
 from onpath_collector.forward import Forwarder
 from onpath_collector.judging import Outcome
 
@@ -68,10 +70,17 @@ class OtlpResults:
     """Sends what outcomes hold. `dropped` counts results by signal and reason; what the queues lose they count."""
 
     def __init__(self, traces: Forwarder, logs: Forwarder) -> None:
-        self._signals = {"traces": _Signal("traces", traces), "logs": _Signal("logs", logs)}
+        self._signals: dict[Signal, _Signal] = {
+            "traces": _Signal("traces", traces),
+            "logs": _Signal("logs", logs),
+        }
 
     @property
-    def dropped(self) -> dict[str, Counter[str]]:
+    def forwarders(self) -> Mapping[Signal, Forwarder]:
+        return {name: signal.forwarder for name, signal in self._signals.items()}
+
+    @property
+    def dropped(self) -> Mapping[Signal, Counter[str]]:
         return {name: signal.dropped for name, signal in self._signals.items()}
 
     def start(self) -> None:
