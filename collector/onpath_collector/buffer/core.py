@@ -36,6 +36,10 @@ class TraceBuffer:
         """Traces that have never been released; those opened again are not among them."""
         return self._open.fresh
 
+    def is_open(self, trace_id: bytes) -> bool:
+        """Whether something of the trace waits for its release, the first one or another."""
+        return self._open.get(trace_id) is not None
+
     @property
     def open_runs(self) -> int:
         """Release units: traces and sessions, opened again or not."""
@@ -151,17 +155,48 @@ class TraceBuffer:
 
     def complete(self, now: float, trace_id: bytes) -> bool:
         """Ends a trace, or the session it belongs to, at once; False for one that is not open."""
+        return self.end(now, trace_id, "marked")
+
+    # Back from before a crash
+
+    def end(self, now: float, trace_id: bytes, reason: Reason) -> bool:
+        """Ends a trace, or the session it belongs to, as it had ended; False for one that is not open."""
         run = self._open.get(trace_id)
         if run is None:
             return False
-        run.force(now, "marked")
+        run.force(now, reason)
         self._open.schedule(run)
         return True
 
-    def recovered(self) -> None:
-        """Everything now open was open when the collector crashed: deadlines release it as `recovered`."""
+    def end_part(self, now: float, trace_id: bytes, root: bytes, reason: Reason) -> Released | None:
+        """Lets go of a declared root's sub-trace as it had ended; None where there is none to judge (any more)."""
+        run = self._open.get(trace_id)
+        declared = None if run is None else run.declared
+        sub = None if declared is None else declared.pending.get(root)
+        if run is None or declared is None or sub is None or (sub.prior is not None and sub.prior.judging):
+            return None
+        del declared.pending[root]
+        self._open.schedule(run)
+        return self._release_sub(run, sub, now, reason, 0)
+
+    def recovered(self, *, lossy: bool = False) -> None:
+        """Everything now open was open when the collector crashed: deadlines release it as `recovered`.
+
+        `lossy`: any span may have been lost. Then a trace that was marked as complete isn't.
+        """
         for run in self._open:
             run.recovered = True
+            if lossy and run.forced == "marked":
+                run.forced = "recovered"
+
+    def memory_of(self, trace_id: bytes) -> int | None:
+        """What is remembered of a settled trace for longer than its bytes; for `restore`."""
+        entry = self._ids.get(trace_id)
+        return entry.memory if isinstance(entry, Settled) else entry
+
+    def restore(self, trace_id: bytes, memory: int | None) -> None:
+        """A trace that was settled before the crash: its spans are late, and its bytes are gone."""
+        self.counts.forgotten += self._ids.restore(trace_id, memory)
 
     # Out
 

@@ -139,6 +139,11 @@ class Settled(Judgement):
         self.links: set[bytes] = set()
         self.size = 0
 
+    @property
+    def memory(self) -> int | None:
+        """What is remembered of it without its bytes: an Entry that is no Settled."""
+        return ANEW if self.anew else self.revision if self.marked else None
+
     def keep(self, run: Run) -> None:
         """Keeps what re-opening needs."""
         self.data = Packed(run.chunks)
@@ -212,7 +217,19 @@ class SettledIds:
         """Its bytes are gone and it is judged: keeps of it what can still matter."""
         for trace_id in settled.trace_ids:
             if self._entries.get(trace_id) is settled:
-                self._entries[trace_id] = ANEW if settled.anew else settled.revision if settled.marked else None
+                self._entries[trace_id] = settled.memory
+
+    def restore(self, trace_id: bytes, memory: int | None) -> bool:
+        """Remembers a trace that is not known; whether another was pushed out for it."""
+        if trace_id in self._entries:
+            return False
+        self._order.append(trace_id)
+        self._entries[trace_id] = memory
+        if len(self._entries) <= self._limit:
+            return False
+        del self._entries[self._order.popleft()]
+        self.forgotten += 1
+        return True
 
 
 class LateStore:
