@@ -17,6 +17,7 @@ from onpath.policy.problems import PolicyError
 PolicyLike: TypeAlias = Policy | str | Path | Sequence[str | Path] | Mapping[str, Any]
 
 _log: Final = logging.getLogger("onpath")
+_told: Final[set[str]] = set()
 
 
 def load(given: PolicyLike) -> Policy:
@@ -44,7 +45,11 @@ def load_or_tell(given: PolicyLike) -> Policy | None:
 
 
 def _tell(why: str) -> None:
-    _log.error("onpath: no trace is judged, the policy was not loaded: %s", " ".join(why.split()))
+    """Once: the exporter and the processor may both have been given the same policy."""
+    told = " ".join(why.split())
+    if told not in _told:
+        _told.add(told)
+        _log.error("onpath: no trace is judged, the policy was not loaded: %s", told)
 
 
 def paths(text: str) -> list[str]:

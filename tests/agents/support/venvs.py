@@ -31,10 +31,14 @@ class Unavailable(Exception):
     """The environment can't be had here; says why."""
 
 
-def python_of(name: str) -> Path:
-    """The Python of the environment for `requirements/NAME.txt`, made if need be. Raises Unavailable."""
-    pins = REQUIREMENTS / f"{name}.txt"
-    digest = hashlib.sha256(pins.read_bytes() + sys.version.encode()).hexdigest()[:16]
+def python_of(name: str, *, with_onpath: bool = False, folder: Path = REQUIREMENTS) -> Path:
+    """The Python of the environment for `folder/NAME.txt`, made if need be. Raises Unavailable.
+
+    `with_onpath` has onpath itself in it, from this checkout.
+    """
+    pins = folder / f"{name}.txt"
+    project = (ROOT / "pyproject.toml").read_bytes() if with_onpath else b""
+    digest = hashlib.sha256(pins.read_bytes() + project + sys.version.encode()).hexdigest()[:16]
     place = CACHE / name / digest
     python = place / "bin" / "python"
     with _one_at_a_time(CACHE / f"{name}.lock"):
@@ -44,6 +48,8 @@ def python_of(name: str) -> Path:
             started = time.monotonic()
             _uv("venv", "--python", sys.executable, str(place))
             _uv("pip", "install", "--no-deps", "--python", str(python), "--requirements", str(pins))
+            if with_onpath:
+                _uv("pip", "install", "--no-deps", "--python", str(python), "--editable", str(ROOT))
             (place / "complete").write_text(f"{time.monotonic() - started:.1f} s\n")
     return python
 
