@@ -190,7 +190,7 @@ def _sink(pipe: object) -> None:
 @contextmanager
 def collector(options: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [sys.executable, "-m", "onpath.cli", "collector", "--policy", str(POLICY)]
-    command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     log_level = {**os.environ, "ONPATH_BUFFER__SETTLE_DELAY": "500ms"}
     process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=log_level)
     assert process.stderr is not None

@@ -24,6 +24,7 @@ from onpath.policy.problems import pointer
 from onpath.policy.yaml import Document, read_text
 from onpath_collector.buffer import BufferSettings
 from onpath_collector.downstream.endpoint import parse_endpoint
+from onpath_collector.listening import is_loopback
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -223,6 +224,16 @@ class ResultsConfig(_Part):
     report_file: str | None = None
 
 
+class AdminConfig(PortConfig):
+    endpoint: Address = "127.0.0.1:13133"
+
+    @model_validator(mode="after")
+    def _closed(self) -> Self:
+        if not self.bearer_token_files and not is_loopback(self.endpoint):
+            raise ValueError("an admin port that others can reach needs bearer_token_files")
+        return self
+
+
 class LogConfig(_Part):
     format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, else json
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -245,6 +256,7 @@ class Settings(BaseSettings):
     forward: ForwardConfig = ForwardConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     results: ResultsConfig = ResultsConfig()
+    admin: AdminConfig = AdminConfig()
     policy: str | dict[str, Any] | list[Any] | None = None
     shutdown_timeout: Duration = 20.0
     log: LogConfig = LogConfig()

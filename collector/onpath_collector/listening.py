@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 from typing import Any, Final
 
@@ -18,6 +19,15 @@ def parse_address(address: str) -> tuple[str, int]:
     """The host, without the brackets of IPv6, and the port of HOST:PORT."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT is reached from this machine alone."""
+    host, _ = parse_address(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def bind(endpoint: str, what: str) -> tuple[str, list[socket.socket]]:

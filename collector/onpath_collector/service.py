@@ -21,6 +21,7 @@ from onpath.policy.load import PolicyError
 from onpath.policy.model import Policy
 from onpath.results import version
 from onpath.results_metrics import step_names
+from onpath_collector.admin import Admin, Health, reading
 from onpath_collector.buffer import TraceBuffer
 from onpath_collector.config import ForwardConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
@@ -28,24 +29,28 @@ from onpath_collector.downstream import Downstream, Signal, TlsSettings, connect
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.exporters.console import Console
 from onpath_collector.exporters.otlp import OtlpResults
+from onpath_collector.exporters.prometheus import PrometheusResults
 from onpath_collector.exporters.report_file import ReportFile
 from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
+from onpath_collector.http_server import Answer
 from onpath_collector.intake import Intake
 from onpath_collector.judging import Setup
 from onpath_collector.listening import ListenError
 from onpath_collector.otlp import Wanted
+from onpath_collector.own_metrics import OwnMetrics, Parts
 from onpath_collector.policy_source import PolicySource
 from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from onpath_collector.receivers.otlp_http import HttpReceiver, HttpSettings
 from onpath_collector.release import Release
 from onpath_collector.security import Certificates, Tokens, Watched, read_secret, refresh_for_ever
+from onpath_collector.telemetry import Telemetry
 from onpath_collector.workers import Judge, Pool, Threaded
 
 log: Final = logging.getLogger("onpath")
 
 _WATCH: Final = 2.0  # seconds between looks at the policy's files
 _GUARD: Final = {"tls", "bearer_token_files"}  # of a port's settings
-_NAMES: Final = {"grpc": "OTLP/gRPC on", "http": "OTLP/HTTP on"}
+_NAMES: Final = {"grpc": "OTLP/gRPC on", "http": "OTLP/HTTP on", "admin": "admin on"}
 _SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 
 
@@ -67,6 +72,8 @@ class Service:
         self.policy = source.load() if source is not None else None
         self._instance = str(uuid.uuid4())
         self.forwarders = _forwarders(settings.forward)
+        self.telemetry = Telemetry()
+        self.health = Health()
         self.buffer = TraceBuffer(settings.buffer.buffer_settings())
         self._report_file: ReportFile | None = None
         self._otlp_results = _otlp_results(settings)
@@ -78,17 +85,20 @@ class Service:
             wall_clock=time.time_ns,
             parallel=max(1, settings.evaluate.processes) * 4,
             queue=settings.evaluate.queue,
+            observer=self.telemetry,
         )
         wanted = Wanted(settings.buffer.root_attributes, settings.buffer.group_by, self._instance)
         self.intake = Intake(self.buffer, self.forwarders, wanted, self.release.schedule, clock=time.monotonic)
         self._secrets: list[Watched] = []
         self.receivers = self._new_receivers()
+        self._admin = self._new_admin()
         self._stopped = False
 
     async def start(self) -> dict[str, str]:
         """Starts everything; the addresses by transport. Raises StartError, and then nothing is left running."""
         try:
-            exporters: list[ResultExporter] = [Console()]
+            addresses = {"admin": await self._admin.start()}  # first, so that probes are answered
+            exporters: list[ResultExporter] = [Console(), PrometheusResults(self.telemetry.registry)]
             if self._settings.results.report_file is not None:
                 self._report_file = ReportFile(self._settings.results.report_file)
                 exporters.append(self._report_file)
@@ -98,7 +108,7 @@ class Service:
             for forwarder in self.forwarders.values():
                 forwarder.start()
             self.release.start(exporters)
-            addresses = {receiver.transport: await receiver.start() for receiver in self.receivers}
+            addresses = {receiver.transport: await receiver.start() for receiver in self.receivers} | addresses
         except ListenError as error:
             await self.stop()
             raise StartError(str(error), 1) from None
@@ -110,6 +120,7 @@ class Service:
             if endpoint is not None and is_own_endpoint(endpoint, addresses.values()):
                 await self.stop()
                 raise StartError(f"the downstream {endpoint} is this collector itself ({_named(addresses)})", 2)
+        self.health.state = "ready"
         return addresses
 
     async def stop(self) -> None:
@@ -117,6 +128,7 @@ class Service:
         if self._stopped:
             return
         self._stopped = True
+        self.health.state = "stopping"
         deadline = time.monotonic() + self._settings.shutdown_timeout
         share = self._settings.shutdown_timeout / 4  # kept for the results, when judging or the downstream drag on
         await asyncio.gather(*(receiver.stop(min(5.0, share)) for receiver in self.receivers))
@@ -128,6 +140,7 @@ class Service:
         await asyncio.gather(*(f.close() for f in self.forwarders.values()))
         if self._report_file is not None:
             self._report_file.close()
+        await self._admin.stop()
 
     def ledger(self) -> Ledger:
         return Ledger(**self.release.sums(), **self.intake.sums())
@@ -176,6 +189,22 @@ class Service:
             GrpcReceiver(grpc_settings, self.intake, *self._guarded(grpc)),
             HttpReceiver(http_settings, self.intake, *self._guarded(http)),
         )
+
+    def _new_admin(self) -> Admin:
+        """Raises SecretError."""
+        parts = Parts(
+            receivers=self.receivers,
+            intake=self.intake,
+            buffer=self.buffer,
+            release=self.release,
+            forwarders=self.forwarders,
+            results=self._otlp_results,
+            evaluate_queue=self._settings.evaluate.queue,
+        )
+        self.telemetry.registry.register(OwnMetrics(parts))
+        pages = {"/metrics": reading(lambda accept: Answer(200, *self.telemetry.page(accept)))}
+        admin = self._settings.admin
+        return Admin(admin.endpoint, self.health, pages, *self._guarded(admin))
 
     def _guarded(self, port: PortConfig) -> tuple[Certificates | None, Tokens | None]:
         """What a port is guarded by, watched from now on."""

@@ -48,10 +48,12 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="leave after the demonstration")
     parser.add_argument("--grpc", default="127.0.0.1:4317", metavar="HOST:PORT", help="where the collector listens")
     parser.add_argument("--http", default="127.0.0.1:4318", metavar="HOST:PORT", help="and for OTLP over HTTP")
+    parser.add_argument("--admin", default="127.0.0.1:13133", metavar="HOST:PORT", help="and where it is watched")
     args = parser.parse_args()
+    ports = ("--grpc", args.grpc, "--http", args.http, "--admin", args.admin)
     with tempfile.TemporaryDirectory(prefix="onpath-demo-") as folder:
         reports = Path(folder) / "reports.jsonl"
-        with _Collector("--grpc", args.grpc, "--http", args.http, "--report-file", str(reports)) as collector:
+        with _Collector(*ports, "--report-file", str(reports)) as collector:
             if collector.address is None:
                 return collector.process.wait()
             right = _demonstrate(collector.address, reports)

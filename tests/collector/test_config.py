@@ -115,3 +115,16 @@ def test_what_guards_a_port_goes_together(tmp_path: Path) -> None:
         f"{path}:4: /receivers/http/tls: client_ca needs cert and key",
         f"{path}:5: /receivers/http/bearer_token_files: Input should be a valid list",
     ]
+
+
+@pytest.mark.parametrize("endpoint", ["0.0.0.0:13133", "[::]:13133", "10.0.0.1:1", "collector.example:1"])
+def test_an_admin_port_that_others_can_reach_needs_a_token(tmp_path: Path, endpoint: str) -> None:
+    told = "/admin: an admin port that others can reach needs bearer_token_files"
+    path = written(tmp_path, f"admin: {{endpoint: '{endpoint}'}}\n")
+    assert problems(path) == [f"{path}:1: {told}"]
+    load_settings(None, {"admin": {"endpoint": endpoint, "bearer_token_files": ["token"]}})
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:13133", "[::1]:13133", "127.1.2.3:1", "localhost:0"])
+def test_an_admin_port_on_loopback_needs_none(endpoint: str) -> None:
+    assert load_settings(None, {"admin": {"endpoint": endpoint}}).admin.endpoint == endpoint

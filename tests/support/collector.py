@@ -14,8 +14,8 @@ from tests.support.processes import Child
 from tests.support.waiting import until
 
 READY = r"(?i)\bready\b"
-PORTS = re.compile(r"(OTLP/gRPC|OTLP/HTTP) on ([^,\s]+)")
-ANY_PORTS = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+PORTS = re.compile(r"(OTLP/gRPC|OTLP/HTTP|admin) on ([^,\s]+)")
+ANY_PORTS = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 
 Result = dict[str, Any]
 

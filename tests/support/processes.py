@@ -57,6 +57,10 @@ class Child:
                     raise AssertionError(f"{self.command[:6]} {why} before a line like {pattern!r}:\n{self.output}")
                 self._said.wait(min(left, 0.5))
 
+    def send(self, number: int) -> None:
+        """Sends a signal."""
+        self._process.send_signal(number)
+
     def stop(self, number: int = signal.SIGTERM, patience: float = 30) -> int:
         """Sends the signal if it still runs and returns the exit code. Kills it, and raises, when it does not end."""
         if self._process.poll() is None:

@@ -21,6 +21,7 @@ TAKEN = 1  # a port that can't be had
 @click.option("--policy", metavar="PATH", help="The policy: a file, or a folder of them.")
 @click.option("--grpc", metavar="HOST:PORT", help="Where to receive OTLP/gRPC  [127.0.0.1:4317]")
 @click.option("--http", metavar="HOST:PORT", help="Where to receive OTLP/HTTP  [127.0.0.1:4318]")
+@click.option("--admin", metavar="HOST:PORT", help="Where to serve /healthz and /metrics  [127.0.0.1:13133]")
 @click.option("--forward", metavar="URL", help="Where to pass everything on: grpc://HOST:PORT.")
 @click.option("--report-file", metavar="PATH", help="One JSON report a line; - is standard output.")
 @click.option("--settle-delay", metavar="TIME", help="Wait after a trace's root has ended  [2s]")
@@ -66,6 +67,7 @@ _PLACES = {
     "policy": ("policy",),
     "grpc": ("receivers", "grpc", "endpoint"),
     "http": ("receivers", "http", "endpoint"),
+    "admin": ("admin", "endpoint"),
     "forward": ("forward", "endpoint"),
     "report_file": ("results", "report_file"),
     "settle_delay": ("buffer", "settle_delay"),

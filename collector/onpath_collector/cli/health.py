@@ -1,0 +1,63 @@
+"""`onpath health`: asks a collector's admin port whether it takes requests; for probes that run a command."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from pathlib import Path
+
+import click
+
+from onpath_collector.config import ConfigError, ServerTlsConfig, load_settings
+from onpath_collector.listening import parse_address
+
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all addresses, it is here too
+
+
+@click.command("health", short_help="Ask a collector whether it is ready: 0 or 1.")
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The collector's settings.")
+@click.option("--admin", metavar="HOST:PORT", help="Its admin port  [127.0.0.1:13133]")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, show_default=True, metavar="SECONDS")
+@click.pass_context
+def command(ctx: click.Context, config: Path | None, admin: str | None, timeout: float) -> None:
+    """Ask a collector whether it accepts requests. Ends with 0 if it does, with 1 if not or if it cannot be reached.
+
+    Where to ask is said by the option, else as to the collector: by ONPATH_ADMIN__ENDPOINT, then by --config FILE.
+    """
+    try:
+        settings = load_settings(config, {}).admin
+        state, well = _ask(admin or settings.endpoint, settings.tls, timeout)
+    except ConfigError as error:
+        state, well = "\n".join(error.problems), False
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        state, well = f"no answer: {getattr(error, 'strerror', None) or error}", False
+    click.echo(state, err=not well)
+    ctx.exit(0 if well else 1)
+
+
+def _ask(endpoint: str, tls: ServerTlsConfig, patience: float) -> tuple[str, bool]:
+    """What the collector says, and whether it is well."""
+    host, port = parse_address(endpoint)
+    host = _ANY.get(host, host)
+    connection: http.client.HTTPConnection
+    if tls.cert is None:
+        connection = http.client.HTTPConnection(host, port, timeout=patience)
+    else:
+        connection = http.client.HTTPSConnection(host, port, timeout=patience, context=_context(tls))
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        return answer.read(1000).decode("utf-8", "replace").strip(), answer.status == 200
+    finally:
+        connection.close()
+
+
+def _context(tls: ServerTlsConfig) -> ssl.SSLContext:
+    """Nothing secret is sent and the answer is a yes or no: whose certificate it is does not matter. Where clients must
+    show one, the collector's own is shown."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if tls.client_ca is not None and tls.cert is not None:
+        context.load_cert_chain(tls.cert, tls.key)
+    return context
