@@ -7,6 +7,7 @@ is wrong goes to `problems`, by the validator or, in the option form, by the opt
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -167,19 +168,25 @@ def _check_domain(base: str, argument: Any, domain: Domain) -> None:
 
 
 def _judge(key: str, kind: JudgeKind, negated: bool, asked: _Asked) -> JudgeCheck:
-    argument, options = asked.argument, dict(asked.options)
+    criterion, options = asked.argument, dict(asked.options)
     if kind == "rubric":
-        argument, own = _rubric(argument)
+        criterion, own = _rubric(asked.argument)
         options = {**own, **options}
-    elif not isinstance(argument, str) or not argument:
+    elif not isinstance(criterion, str) or not criterion:
         raise ArgumentError("a text that is not empty")
     return JudgeCheck(
-        key=key, argument=argument, kind=kind, negated=negated, transforms=asked.transforms, options=options
+        key=key,
+        argument=asked.argument,
+        kind=kind,
+        criterion=criterion,
+        negated=negated,
+        transforms=asked.transforms,
+        options=options,
     )
 
 
-def _rubric(argument: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The criteria, and options that stand beside them."""
+def _rubric(argument: Any) -> tuple[tuple[tuple[str, float], ...], dict[str, Any]]:
+    """Criteria with their weights, and options that stand beside them."""
     own: dict[str, Any] = {}
     if isinstance(argument, dict):
         own = {key: value for key, value in argument.items() if key != "criteria"}
@@ -188,10 +195,27 @@ def _rubric(argument: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
             if fault:
                 raise ArgumentError(f"a right `{key}`: {fault}")
         argument = argument.get("criteria")
-    listed = argument if isinstance(argument, list) else [argument]
-    if not listed or not all(isinstance(text, str) and text for text in listed):
-        raise ArgumentError("criteria: a text, or a list of texts, none of them empty")
-    return tuple(listed), own
+    listed: list[Any] = argument if isinstance(argument, list) else [argument]
+    if isinstance(argument, str):
+        listed = _bullets(argument) or [argument]
+    criteria = [_criterion(item) for item in listed]
+    if not criteria or None in criteria:
+        raise ArgumentError("criteria: a text, or a list of texts and of mappings with `criterion`, `weight`, `name`")
+    return tuple(criterion for criterion in criteria if criterion is not None), own
+
+
+def _bullets(text: str) -> list[str]:
+    """The items of a list in Markdown, if the text has some."""
+    found = (re.match(r"\s*[-*+]\s+(\S.*)", line) for line in text.splitlines())
+    return [item[1].strip() for item in found if item]
+
+
+def _criterion(raw: Any) -> tuple[str, float] | None:
+    known = raw if isinstance(raw, dict) else {"criterion": raw}
+    text, weight, name = known.get("criterion"), known.get("weight", 1), known.get("name", "")
+    if known.keys() - {"criterion", "weight", "name"} or not isinstance(text, str) or not text.strip():
+        return None
+    return (text, weight) if _is_number(weight) and weight > 0 and isinstance(name, str) else None
 
 
 def _eq(argument: Any, transforms: tuple[str, ...]) -> Test:

@@ -53,11 +53,12 @@ class ValueCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCheck:
-    """A question to a judge about one value; unknown until it is answered."""
+    """A question to a judge about one value; unknown until it is answered. `criterion` is what it is asked."""
 
     key: str
     argument: Any
     kind: JudgeKind
+    criterion: Any
     negated: bool = False
     transforms: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class JudgeCheck:
         return False
 
     def outcome(self, value: Any, ask: Ask) -> Truth:
-        found = ask(self.kind, transformed(value, self.transforms), self.argument, self.options)
+        found = ask(self.kind, transformed(value, self.transforms), self.criterion, self.options)
         return found.negated if self.negated else found
 
 
