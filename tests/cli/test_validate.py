@@ -89,6 +89,14 @@ def test_prompts_and_matches_are_said(tmp_path: Path) -> None:
     ]
 
 
+def test_patterns_are_said(tmp_path: Path) -> None:
+    done = validate(write(tmp_path, "p.yaml", "seq!: [llm, ..., {parallel!: [a, b]}]\nelapsed: {lt!: 50}"))
+    assert done.stdout.splitlines()[-2:] == [
+        "  - seq: first a model call, then any number of steps, then a and b at the same time; nothing else.",
+        "  - elapsed: the run's elapsed is less than 50 ms.",
+    ]
+
+
 def test_plans_are_said(tmp_path: Path) -> None:
     done = validate(write(tmp_path, "p.yaml", "plan!: {id: x, steps: [{step: open, tool: open_ticket}]}"))
     assert '  - plan: Plan "x" has 1 step' in done.stdout

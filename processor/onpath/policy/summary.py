@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onpath.globs import Glob
-from onpath.policy.loaders import describe_flow
 from onpath.policy.model import Check, Match, Policy, Workflow
 from onpath.policy.plan import describe as describe_plan
+from onpath.policy.words import describe as describe_flow
 from onpath.validators.adherence import Adherence
 from onpath.validators.plan.validator import PlanValidator
 
