@@ -203,6 +203,20 @@ class ForwardConfig(_Part):
     retry: RetryConfig = RetryConfig()
 
 
+class DurabilityConfig(_Part):
+    mode: Literal["memory", "journal"] = "memory"
+    directory: Path | None = None
+    fsync: Literal["always", "interval", "never"] = "interval"
+    interval: Duration = 0.1
+    max_bytes: Size = 1 << 30
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.mode == "journal") != (self.directory is not None):
+            raise ValueError("mode: journal and a directory go together")
+        return self
+
+
 class EvaluateConfig(_Part):
     workers: Annotated[Literal["auto"] | int, BeforeValidator(_workers)] = "auto"
     timeout: Duration = 5.0
@@ -254,6 +268,7 @@ class Settings(BaseSettings):
     receivers: ReceiversSettings = ReceiversSettings()
     buffer: BufferConfig = BufferConfig()
     forward: ForwardConfig = ForwardConfig()
+    durability: DurabilityConfig = DurabilityConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     results: ResultsConfig = ResultsConfig()
     admin: AdminConfig = AdminConfig()

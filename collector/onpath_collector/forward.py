@@ -99,10 +99,11 @@ class Forwarder:
         """Requests that have room."""
         return self._settings.queue_requests
 
-    def fits(self, size: int) -> bool:
-        """Whether a request of so many bytes may be accepted now."""
+    def fits(self, size: int, ahead: int = 0) -> bool:
+        """Whether a request may be accepted now; `size` in bytes, with those of `ahead` requests that come before."""
         counts, settings = self.counts, self._settings
-        return counts.queued_requests < settings.queue_requests and counts.queued_bytes + size <= settings.queue_bytes
+        room = counts.queued_requests + ahead < settings.queue_requests
+        return room and counts.queued_bytes + size <= settings.queue_bytes
 
     def enqueue(self, body: bytes, items: int, settled: Callable[[str | None], None] | None = None) -> None:
         """Takes a request over, whether it fits or not: asking first is the admission's part.

@@ -87,6 +87,7 @@ class Outcome:
     unmatched: Mapping[str, int] = field(default_factory=dict)
     broken: tuple[str, ...] = ()  # evaluations that failed themselves: workflow/evaluation: error type
     points: tuple[Point, ...] = ()  # for metrics
+    own_spans: tuple[bytes, ...] = ()  # ids of the evaluation spans, by which they are known when they come back
     seconds: Mapping[tuple[str, str], float] = field(default_factory=dict, compare=False)  # by workflow and check
 
 
@@ -147,6 +148,7 @@ def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
         unmatched=dict(report.unmatched),
         broken=tuple([f"{r.workflow}/{e.name}: {e.broken}" for r, e in broken]),
         points=tuple(points(report, setup.steps, _verdicts_before(report, job.before))),
+        own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),
     )
 
 

@@ -2,7 +2,8 @@
 
     timer at the next deadline -> TraceBuffer.tick -> queue (bounded) -> Judge.run -> Outcome -> exporters
 
-What is released is accounted for here: every trace ends as judged (by outcome) or dropped (by reason).
+What is released is accounted for here: every trace ends as judged (by outcome) or dropped (by reason). With a journal
+what can't be judged before the end stays open, for the next start.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any, Final, Protocol
 from onpath_collector.buffer import Released, TraceBuffer
 from onpath_collector.counts import TraceCounts
 from onpath_collector.exporters.base import ResultExporter
+from onpath_collector.journal import Closing, Journal
 from onpath_collector.judging import Job, Outcome
+from onpath_collector.settling import Settling
 from onpath_collector.workers import JobFailed, JobTimeout, Judge
 
 log: Final = logging.getLogger("onpath")
@@ -49,6 +52,7 @@ class Release:
         parallel: int,
         queue: int,
         observer: Observer | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`clock` is the buffer's, in seconds; `wall_clock` gives nanoseconds since the Unix epoch."""
         self.counts = TraceCounts()
@@ -57,9 +61,10 @@ class Release:
         self._clock = clock
         self._wall_clock = wall_clock
         self._parallel = parallel
-        self._queue: asyncio.Queue[Released] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[Released, Closing | None]] = asyncio.Queue()
         self._limit = queue
         self._observer = observer
+        self._settling = None if journal is None else Settling(journal, buffer)
         self._exporters: Sequence[ResultExporter] = ()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -68,6 +73,8 @@ class Release:
 
     def start(self, exporters: Sequence[ResultExporter]) -> None:
         self._exporters = exporters
+        if self._settling is not None:
+            self._settling.start(exporters)
         self._tasks = [asyncio.create_task(self._work()) for _ in range(self._parallel)]
 
     def schedule(self) -> None:
@@ -82,16 +89,18 @@ class Release:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         self._timer_at = at
-        self._timer = loop.call_later(max(0.0, at - self._clock()), self._tick)
+        self._timer = loop.call_later(max(0.0, at - self._clock()), self.tick)
 
-    def _tick(self) -> None:
-        self._timer = None
+    def tick(self) -> None:
+        """Takes from the buffer what is due, as far as there is room for it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         room = min(_STEP, self._limit - self._queue.qsize())
         if room <= 0:
             return  # the next trace judged schedules again
         try:
-            for released in self._buffer.tick(self._clock(), room):
-                self._take(released)
+            self.take(self._buffer.tick(self._clock(), room))
         except Exception:
             if not self.counts.faults:
                 log.exception("a fault of the buffer, tried again in %g s; further ones are only counted", _AFTER_FAULT)
@@ -100,41 +109,60 @@ class Release:
             return
         self.schedule()
 
-    def _take(self, released: Released) -> None:
+    def take(self, found: Sequence[Released]) -> None:
+        """Has them judged."""
+        closings = [None] * len(found) if self._settling is None else self._settling.enter(found)
+        for released, closing in zip(found, closings, strict=True):
+            self._take(released, closing)
+
+    def _take(self, released: Released, closing: Closing | None) -> None:
         self.counts.releases[released.reason] += 1
         if self._observer is not None:
             self._observer.released(max(0.0, self._clock() - released.due_at))
         if self._judge is None:
             self._buffer.settle(released, None)
             self.counts.judged["no_policy"] += released.traces
+            self._leave(released, closing, None)
         else:
-            self._queue.put_nowait(released)
+            self._queue.put_nowait((released, closing))
 
     async def _work(self) -> None:
         while True:
-            released = await self._queue.get()
+            released, closing = await self._queue.get()
             try:
-                await self._settle(released)
+                await self._settle(released, closing)
             finally:
                 self._queue.task_done()
                 self.schedule()
 
-    async def _settle(self, released: Released) -> None:
+    async def _settle(self, released: Released, closing: Closing | None) -> None:
         outcome = await self._judged(released)
+        if closing is not None:
+            await closing.written
+        told = self._tell_of(released, outcome)
+        self._leave(released, closing, outcome if told else None)
+
+    def _leave(self, released: Released, closing: Closing | None, outcome: Outcome | None) -> None:
+        if self._settling is not None and closing is not None:
+            self._settling.leave(released, closing, outcome)
+
+    def _tell_of(self, released: Released, outcome: Outcome | None) -> bool:
+        """Counts what became of a release and exports what is new; whether that is anything."""
         before = self._buffer.settle(released, outcome and outcome.signature)
         if outcome is None:
             self.counts.dropped["evaluation_failed"] += released.traces
-            return
+            return False
         self.counts.judged[_label(outcome)] += released.traces
         if self._observer is not None:
             self._observer.judged(outcome.seconds)
         if outcome.signature == before:
             self.counts.unchanged += 1
-            return
+            return False
         for broken in outcome.broken:
             self._tell("broken", f"a check failed by itself and is unknown: {broken}")
         for exporter in self._exporters:
             exporter.export(outcome)
+        return True
 
     async def _judged(self, released: Released) -> Outcome | None:
         """A trace whose checks can't be finished is run once more without them: unknown, for that reason."""
@@ -173,13 +201,14 @@ class Release:
             self._told.add(kind)
             log.error("%s; further ones are only counted", message)
 
-    async def stop(self, deadline: float) -> None:
-        """Judges everything open as `shutdown` until the clock reads `deadline`; what is left is counted as dropped."""
+    async def stop(self, deadline: float, *, leave: bool = False) -> None:
+        """Judges everything open as `shutdown` until the clock reads `deadline`. What is left is counted as dropped;
+        with a journal it is still open. `leave` has it left as it is."""
         if self._timer is not None:
             self._timer.cancel()
-        for released in self._buffer.drain(self._clock()):
-            self._take(released)
-        if self._tasks:
+        if not leave:
+            self.take(self._buffer.drain(self._clock()))
+        if self._tasks and not leave:
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock())):
                     await self._queue.join()
@@ -188,7 +217,7 @@ class Release:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if left := self._unjudged():
+        if self._settling is None and (left := self._unjudged()):
             self.counts.dropped["shutdown"] += left
         if self._judge is not None:
             await self._judge.close()

@@ -1,6 +1,6 @@
 """The collector put together: which parts there are, how they are wired, what starts and stops in which order.
 
-    receiver -> Intake.traces(bytes) -> split -> forward queue, TraceBuffer        (one call, nothing waits)
+    receiver -> Intake.traces(bytes) -> split -> (journal) -> forward queue, TraceBuffer
     TraceBuffer -> released traces -> Judging -> Judge (worker processes) -> Outcome -> exporters
 
 The only module that reads a clock.
@@ -23,17 +23,19 @@ from onpath.results import version
 from onpath.results_metrics import step_names
 from onpath_collector.admin import Admin, Health, reading
 from onpath_collector.buffer import TraceBuffer
-from onpath_collector.config import ForwardConfig, PortConfig, Settings
+from onpath_collector.config import DurabilityConfig, ForwardConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
 from onpath_collector.downstream import Downstream, Signal, TlsSettings, connect, is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.exporters.console import Console
 from onpath_collector.exporters.otlp import OtlpResults
+from onpath_collector.exporters.own_spans import OwnSpans
 from onpath_collector.exporters.prometheus import PrometheusResults
 from onpath_collector.exporters.report_file import ReportFile
 from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
 from onpath_collector.http_server import Answer
 from onpath_collector.intake import Intake
+from onpath_collector.journal import Journal, JournalError, JournalSettings
 from onpath_collector.judging import Setup
 from onpath_collector.listening import ListenError
 from onpath_collector.otlp import Wanted
@@ -42,6 +44,7 @@ from onpath_collector.policy_source import PolicySource
 from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from onpath_collector.receivers.otlp_http import HttpReceiver, HttpSettings
 from onpath_collector.release import Release
+from onpath_collector.replay import Replay
 from onpath_collector.security import Certificates, Tokens, Watched, read_secret, refresh_for_ever
 from onpath_collector.telemetry import Telemetry
 from onpath_collector.workers import Judge, Pool, Threaded
@@ -70,7 +73,8 @@ class Service:
         self._settings = settings
         self._source = source
         self.policy = source.load() if source is not None else None
-        self._instance = str(uuid.uuid4())
+        self.journal = _journal(settings.durability)
+        self._instance = str(uuid.uuid4()) if self.journal is None else self.journal.instance
         self.forwarders = _forwarders(settings.forward)
         self.telemetry = Telemetry()
         self.health = Health()
@@ -86,9 +90,20 @@ class Service:
             parallel=max(1, settings.evaluate.processes) * 4,
             queue=settings.evaluate.queue,
             observer=self.telemetry,
+            journal=self.journal,
         )
-        wanted = Wanted(settings.buffer.root_attributes, settings.buffer.group_by, self._instance)
-        self.intake = Intake(self.buffer, self.forwarders, wanted, self.release.schedule, clock=time.monotonic)
+        self._own_spans = OwnSpans()
+        self._wanted = Wanted(
+            settings.buffer.root_attributes, settings.buffer.group_by, self._instance, self._own_spans
+        )
+        self.intake = Intake(
+            self.buffer,
+            self.forwarders,
+            self._wanted,
+            self.release.schedule,
+            clock=time.monotonic,
+            journal=self.journal,
+        )
         self._secrets: list[Watched] = []
         self.receivers = self._new_receivers()
         self._admin = self._new_admin()
@@ -98,7 +113,11 @@ class Service:
         """Starts everything; the addresses by transport. Raises StartError, and then nothing is left running."""
         try:
             addresses = {"admin": await self._admin.start()}  # first, so that probes are answered
-            exporters: list[ResultExporter] = [Console(), PrometheusResults(self.telemetry.registry)]
+            exporters: list[ResultExporter] = [
+                Console(),
+                PrometheusResults(self.telemetry.registry),
+                self._own_spans,
+            ]
             if self._settings.results.report_file is not None:
                 self._report_file = ReportFile(self._settings.results.report_file)
                 exporters.append(self._report_file)
@@ -107,6 +126,8 @@ class Service:
                 self._otlp_results.start()
             for forwarder in self.forwarders.values():
                 forwarder.start()
+            if self.journal is not None:
+                self.journal.start()
             self.release.start(exporters)
             addresses = {receiver.transport: await receiver.start() for receiver in self.receivers} | addresses
         except ListenError as error:
@@ -120,24 +141,41 @@ class Service:
             if endpoint is not None and is_own_endpoint(endpoint, addresses.values()):
                 await self.stop()
                 raise StartError(f"the downstream {endpoint} is this collector itself ({_named(addresses)})", 2)
+        if self.journal is not None:
+            await self._bring_back(self.journal)
         self.health.state = "ready"
         return addresses
 
+    async def _bring_back(self, journal: Journal) -> None:
+        """Until it is done senders are told to come back later."""
+        parts = (journal, self.buffer, self.intake, self.release, self._wanted, self._own_spans)
+        recovered = await Replay(*parts, clock=time.monotonic).run()
+        if recovered.requests:
+            told = "%d requests that were not settled are back from the journal, %d of them not yet forwarded"
+            log.info(told, recovered.requests, recovered.unsent)
+        self.intake.closed = False
+
     async def stop(self) -> None:
-        """Stops accepting, judges what is open as `shutdown`, sends results, drains the queues, closes; in time."""
+        """Stops accepting, judges what is open as `shutdown`, sends results, drains the queues, closes; in time.
+
+        With a journal what is left stays for the next start; so does what was open before it was all back.
+        """
         if self._stopped:
             return
         self._stopped = True
+        leave = self.journal is not None and not self.health.ready
         self.health.state = "stopping"
         deadline = time.monotonic() + self._settings.shutdown_timeout
         share = self._settings.shutdown_timeout / 4  # kept for the results, when judging or the downstream drag on
         await asyncio.gather(*(receiver.stop(min(5.0, share)) for receiver in self.receivers))
         forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
-        await self.release.stop(deadline - share)
+        await self.release.stop(deadline - share, leave=leave)
         if self._otlp_results is not None:
             await self._otlp_results.close(deadline - share / 2)
         await forwarding
-        await asyncio.gather(*(f.close() for f in self.forwarders.values()))
+        await asyncio.gather(*(f.close(None if self.journal else "shutdown") for f in self.forwarders.values()))
+        if self.journal is not None:
+            await self.journal.close()
         if self._report_file is not None:
             self._report_file.close()
         await self._admin.stop()
@@ -233,21 +271,40 @@ async def serve(settings: Settings, source: PolicySource | None) -> None:
         service = Service(settings, source)
     except PolicyError:
         raise
+    except JournalError as error:
+        raise StartError(str(error), 1) from None
     except (ValueError, OSError) as error:  # a downstream that can't be: header, certificate file
         raise StartError(str(error), 2) from None
     asked = asyncio.Event()
     _on_signals(asked, service)
-    addresses = await service.start()
+    starting = asyncio.create_task(service.start())
+    await _first(starting, asked)
+    if starting.done():
+        await _run(settings, service, starting.result(), asked)
+    else:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    log.info("stopping: open traces are judged, queues are sent (at most %g s)", settings.shutdown_timeout)
+    await service.stop()
+    ledger = service.ledger()
+    log.info("stopped; %s", ledger, extra={"fields": ledger.fields()})
+
+
+async def _run(settings: Settings, service: Service, addresses: Mapping[str, str], asked: asyncio.Event) -> None:
+    """Until asked to stop."""
     log.info("%s", _ready(settings, service.policy, addresses), extra={"fields": addresses})
     if service.policy is None:
         log.warning("no policy: traces are passed on and counted, not judged (--policy PATH)")
     watching = asyncio.create_task(service.watch())
     await asked.wait()
     watching.cancel()
-    log.info("stopping: open traces are judged, queues are sent (at most %g s)", settings.shutdown_timeout)
-    await service.stop()
-    ledger = service.ledger()
-    log.info("stopped; %s", ledger, extra={"fields": ledger.fields()})
+
+
+async def _first(starting: asyncio.Task[dict[str, str]], asked: asyncio.Event) -> None:
+    """Until it is started or asked to stop."""
+    asking = asyncio.create_task(asked.wait())
+    await asyncio.wait({starting, asking}, return_when=asyncio.FIRST_COMPLETED)
+    asking.cancel()
 
 
 def _on_signals(asked: asyncio.Event, service: Service) -> None:
@@ -288,6 +345,20 @@ def _told(policy: Policy) -> str:
 
 def _resource(instance: str) -> Mapping[str, str]:
     return {"service.name": "onpath", "service.version": version(), "service.instance.id": instance}
+
+
+def _journal(config: DurabilityConfig) -> Journal | None:
+    """Raises JournalError."""
+    if config.directory is None:
+        return None
+    return Journal.open(
+        JournalSettings(
+            directory=config.directory,
+            fsync=config.fsync,
+            interval=config.interval,
+            max_bytes=config.max_bytes,
+        )
+    )
 
 
 def _forwarder(config: ForwardConfig, downstream: Downstream, signal: Signal) -> Forwarder:

@@ -169,6 +169,11 @@ class Leaving:
     def _id(self, evaluation: str) -> str:
         return _digest(f"{self._identity},{json_text(evaluation)},{self._report.revision}]")
 
+    @property
+    def span_id(self) -> bytes:
+        """Of the evaluation span."""
+        return bytes.fromhex(self._id("")[:16])
+
     def json(self, judged_at_ns: int) -> dict[str, Any]:
         """See `result_json`."""
         report, result = self._report, self._result

@@ -179,6 +179,11 @@ class TraceBuffer:
         self._open.schedule(run)
         return self._release_sub(run, sub, now, reason, 0)
 
+    def is_judging(self, trace_id: bytes) -> bool:
+        """Whether an open trace can't be released yet, because an earlier release of it is not judged."""
+        run = self._open.get(trace_id)
+        return run is not None and awaited(run) is not None
+
     def recovered(self, *, lossy: bool = False) -> None:
         """Everything now open was open when the collector crashed: deadlines release it as `recovered`.
 

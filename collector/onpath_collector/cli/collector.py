@@ -23,6 +23,7 @@ TAKEN = 1  # a port that can't be had
 @click.option("--http", metavar="HOST:PORT", help="Where to receive OTLP/HTTP  [127.0.0.1:4318]")
 @click.option("--admin", metavar="HOST:PORT", help="Where to serve /healthz and /metrics  [127.0.0.1:13133]")
 @click.option("--forward", metavar="URL", help="Where to pass everything on: grpc://HOST:PORT.")
+@click.option("--journal", metavar="DIR", help="Keep what was acknowledged there, through crashes and restarts.")
 @click.option("--report-file", metavar="PATH", help="One JSON report a line; - is standard output.")
 @click.option("--settle-delay", metavar="TIME", help="Wait after a trace's root has ended  [2s]")
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[console on a terminal, else json]")
@@ -60,6 +61,8 @@ def _nested(options: dict[str, str | None]) -> dict[str, Any]:
         for part in path[:-1]:
             at = at.setdefault(part, {})
         at[path[-1]] = value
+    if options["journal"] is not None:
+        found["durability"]["mode"] = "journal"
     return found
 
 
@@ -69,6 +72,7 @@ _PLACES = {
     "http": ("receivers", "http", "endpoint"),
     "admin": ("admin", "endpoint"),
     "forward": ("forward", "endpoint"),
+    "journal": ("durability", "directory"),
     "report_file": ("results", "report_file"),
     "settle_delay": ("buffer", "settle_delay"),
     "log_format": ("log", "format"),

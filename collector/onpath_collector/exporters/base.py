@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from onpath_collector.judging import Outcome
 
@@ -11,6 +12,15 @@ class ResultExporter(Protocol):
     """Takes what was judged. `export` runs on the loop, doesn't block and doesn't raise; failures are its to count."""
 
     def export(self, outcome: Outcome) -> None: ...
+
+
+@runtime_checkable
+class SendingExporter(ResultExporter, Protocol):
+    """One that is done with an outcome only later. Until then a journal keeps what it takes to judge it again."""
+
+    def when_sent(self, then: Callable[[], None]) -> None:
+        """Calls `then` once, when all that was exported so far has been sent, or given up for another reason than a
+        stop; at once if there is nothing."""
 
 
 class Recorded:

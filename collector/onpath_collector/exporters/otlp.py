@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from onpath_collector.downstream import Signal
@@ -22,6 +22,24 @@ from onpath_collector.judging import Outcome
 _log: Final = logging.getLogger("onpath")
 _GATHER: Final = 0.2  # seconds; nobody waits for a result, and one request a trace would be many
 _GATHER_BYTES: Final = 1 << 20
+_STOPPED: Final = "shutdown"  # why what is left at the end is dropped
+
+
+class _Batch:
+    """Outcomes that leave in one request."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.items = 0
+        self.size = 0
+        self.settled = False
+        self.then: list[Callable[[], None]] = []
+
+    def settle(self) -> None:
+        self.settled = True
+        for each in self.then:
+            each()
+        self.then.clear()
 
 
 class _Signal:
@@ -29,9 +47,8 @@ class _Signal:
         self.forwarder = forwarder
         self.dropped: Counter[str] = Counter()
         self._name = name
-        self._gathered: list[bytes] = []
-        self._items = 0
-        self._size = 0
+        self._gathered = _Batch()
+        self._last: _Batch | None = None  # that something was put into
         self._timer: asyncio.TimerHandle | None = None
         self._off = False
 
@@ -39,10 +56,11 @@ class _Signal:
         if self._off:
             self.dropped["switched_off"] += items
             return
-        self._gathered.append(body)
-        self._items += items
-        self._size += len(body)
-        if self._size >= _GATHER_BYTES:
+        batch = self._last = self._gathered
+        batch.parts.append(body)
+        batch.items += items
+        batch.size += len(body)
+        if batch.size >= _GATHER_BYTES:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self.flush)
@@ -51,19 +69,30 @@ class _Signal:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._gathered:
+        batch = self._gathered
+        if not batch.parts:
             return
-        body, items = b"".join(self._gathered), self._items
-        self._gathered, self._items, self._size = [], 0, 0
+        self._gathered = _Batch()
+        body = b"".join(batch.parts)
+        batch.parts.clear()
         if self.forwarder.fits(len(body)):
-            self.forwarder.enqueue(body, items, self._settled)
+            self.forwarder.enqueue(body, batch.items, lambda reason: self._settled(batch, reason))
         else:
-            self.dropped["queue_full"] += items
+            self.dropped["queue_full"] += batch.items
+            batch.settle()
 
-    def _settled(self, reason: str | None) -> None:
+    def when_sent(self, then: Callable[[], None]) -> None:
+        if self._last is None or self._last.settled:
+            then()
+        else:
+            self._last.then.append(then)
+
+    def _settled(self, batch: _Batch, reason: str | None) -> None:
         if reason == "unimplemented" and not self._off:
             self._off = True
             _log.warning("results: the backend takes no OTLP %s; they are no longer sent there", self._name)
+        if reason != _STOPPED:
+            batch.settle()
 
 
 class OtlpResults:
@@ -93,9 +122,14 @@ class OtlpResults:
         if outcome.logs:
             self._signals["logs"].add(outcome.logs, outcome.evaluations)
 
+    def when_sent(self, then: Callable[[], None]) -> None:
+        """See `base.SendingExporter`."""
+        first, second = self._signals.values()
+        first.when_sent(lambda: second.when_sent(then))
+
     async def close(self, deadline: float) -> None:
         """Sends what is left until the forwarders' clock reads `deadline`."""
         for signal in self._signals.values():
             signal.flush()
         await asyncio.gather(*(s.forwarder.drain(deadline) for s in self._signals.values()))
-        await asyncio.gather(*(s.forwarder.close() for s in self._signals.values()))
+        await asyncio.gather(*(s.forwarder.close(_STOPPED) for s in self._signals.values()))

@@ -92,8 +92,7 @@ class Journal:
         self._unsent: dict[Closing, None] = {}  # judged, with results under way
         self._marks = Marks()
         self._timer: asyncio.TimerHandle | None = None
-        self.pending_requests = 0
-        self.pending_bytes = 0
+        self._pending = (0, 0)
 
     @classmethod
     def open(cls, settings: JournalSettings) -> Journal:
@@ -116,6 +115,11 @@ class Journal:
     @property
     def requests(self) -> int:
         return len(self._kept)
+
+    @property
+    def pending(self) -> tuple[int, int]:
+        """Requests, and their bytes, that are being written."""
+        return self._pending
 
     @property
     def failures(self) -> int:
@@ -150,8 +154,11 @@ class Journal:
             raise Full(self._writer.failing or "closed")
         if self.size + _room(size) > self._settings.max_bytes:
             raise Full("max_bytes")
-        if self.pending_bytes + size > max(_PENDING, size):
+        if self.pending[1] + size > max(_PENDING, size):
             raise Full("the disk is slow")
+
+    def _count_pending(self, requests: int, size: int) -> None:
+        self._pending = (self._pending[0] + requests, self._pending[1] + size)
 
     async def append(self, signal: Signal, items: int, body: bytes, take: Callable[[int], T]) -> T:
         """Writes a request, then has it taken: `take` is called with its number, in order of numbers.
@@ -162,14 +169,12 @@ class Journal:
         number, kept = self._next, _Kept(_room(len(body)))
         self._next += 1
         self._size += kept.size
-        self.pending_requests += 1
-        self.pending_bytes += len(body)
+        self._count_pending(1, len(body))
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_retrieve)
 
         def done(why: str | None) -> None:
-            self.pending_requests -= 1
-            self.pending_bytes -= len(body)
+            self._count_pending(-1, -len(body))
             if why is not None:
                 self._size -= kept.size
                 future.set_exception(Full(why))

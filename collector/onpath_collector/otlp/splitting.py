@@ -7,14 +7,15 @@ only in requests whose bytes hold a key that matters.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN
+from onpath.results import SCOPE_NAME
 from onpath_collector.otlp.decoding import attributes_of
 from onpath_collector.otlp.wire import by_trace, parse
 
@@ -25,6 +26,7 @@ SpanIndex: TypeAlias = tuple[bytes, bytes, bool, int, int]
 """span id, parent span id (empty for none), whether the parent is remote, start and end in Unix nanoseconds."""
 
 _REMOTE: Final = FLAG_REMOTE_KNOWN | FLAG_REMOTE
+_SCOPE: Final = b"\x0a" + bytes([len(SCOPE_NAME)]) + SCOPE_NAME.encode()  # as a scope's name stands on the wire
 _ZERO_TRACE: Final = bytes(16)
 _ZERO_SPAN: Final = bytes(8)
 
@@ -34,13 +36,14 @@ class Wanted:
     """What `split` looks for in attributes.
 
     A span that has all of `root_attributes` (values compared as text) is a declared root. `group_by` is the attribute
-    whose value names the session. Spans of a resource whose `service.instance.id` is `own_instance` are in no chunk:
-    they are this collector's results, come back.
+    whose value names the session. Spans of a resource whose `service.instance.id` is `own_instance`, and spans of the
+    scope `onpath` with ids in `own_spans`, are in no chunk: they are this collector's results, come back.
     """
 
     root_attributes: Mapping[str, str] = field(default_factory=dict)
     group_by: str | None = None
     own_instance: str | None = None
+    own_spans: Container[bytes] = ()
 
 
 @dataclass(slots=True)
@@ -58,11 +61,15 @@ class Chunk:
 
 @dataclass(slots=True)
 class Batch:
-    """A request, taken apart. `spans` were in it, of which `rejected` (by reason) and `own` are in no chunk."""
+    """A request, taken apart. `spans` were in it, of which `rejected` (by reason) and `own` are in no chunk.
+
+    `impersonated` are of a scope named like this collector's, and not its own: they are treated like all others.
+    """
 
     chunks: list[Chunk]
     spans: int = 0
     own: int = 0
+    impersonated: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     message: str = ""  # why the first of them was rejected, in English, for partial_success
 
@@ -89,7 +96,9 @@ def split(data: bytes, wanted: Wanted = _NOTHING) -> Batch:
     request = parse(ExportTraceServiceRequest, data)
     batch = Batch([])
     if wanted.own_instance and wanted.own_instance.encode() in data:
-        batch.own = _leave_out_own(request, wanted.own_instance)
+        batch.own = _leave_out_own(request.resource_spans, "scope_spans", wanted.own_instance)
+    if _SCOPE in data:
+        _leave_out_computed(request, wanted.own_spans, batch)
     chunks: dict[bytes, Chunk] = {}
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
@@ -156,15 +165,28 @@ def _reject(span: Any, batch: Batch) -> None:
     batch.message = batch.message or f"span {span.name[:100]!r}: {fault}"
 
 
-def _leave_out_own(request: ExportTraceServiceRequest, instance: str) -> int:
+def _leave_out_own(groups: Any, scopes: Literal["scope_spans", "scope_logs"], instance: str) -> int:
     """Takes this collector's own resources out of a request; how many spans they had."""
     spans = 0
-    for i in reversed(range(len(request.resource_spans))):
-        group = request.resource_spans[i]
-        if attributes_of(group.resource.attributes).get(INSTANCE) == instance:
-            spans += sum(len(scope.spans) for scope in group.scope_spans)
-            del request.resource_spans[i]
+    for i in reversed(range(len(groups))):
+        if attributes_of(groups[i].resource.attributes).get(INSTANCE) == instance:
+            if scopes == "scope_spans":
+                spans += sum(len(scope.spans) for scope in groups[i].scope_spans)
+            del groups[i]
     return spans
+
+
+def _leave_out_computed(request: ExportTraceServiceRequest, own: Container[bytes], batch: Batch) -> None:
+    """Of what names its scope like this collector, its own spans: known by their ids, whatever their resource."""
+    for scope in (scope for group in request.resource_spans for scope in group.scope_spans):
+        if scope.scope.name != SCOPE_NAME:
+            continue
+        for i in reversed(range(len(scope.spans))):
+            if scope.spans[i].span_id in own:
+                del scope.spans[i]
+                batch.own += 1
+            else:
+                batch.impersonated += 1
 
 
 def _note_attributes(
@@ -208,12 +230,15 @@ def _text(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def split_logs(data: bytes) -> list[Evidence]:
+def split_logs(data: bytes, own_instance: str | None = None) -> list[Evidence]:
     """The events that name a span among the log records of an ExportLogsServiceRequest (or LogsData), by trace.
 
-    Events are records with an event name; instrumentations that log message content log it so. Raises DecodeError.
+    Events are records with an event name; instrumentations that log message content log it so. Those of a resource
+    whose `service.instance.id` is `own_instance` are results, and no evidence. Raises DecodeError.
     """
     request = parse(ExportLogsServiceRequest, data)
+    if own_instance and own_instance.encode() in data:
+        _leave_out_own(request.resource_logs, "scope_logs", own_instance)
     parts = by_trace(request, "resource_logs", "scope_logs", "log_records", _is_evidence)
     return [Evidence(trace_id, part, records) for trace_id, (part, records) in parts.items()]
 
