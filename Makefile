@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types contracts agents bench vectors clean
+.PHONY: help setup run test check lint types contracts agents forks bench vectors clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ contracts: $(STAMP)
 
 agents: $(STAMP)  ## real agent frameworks against the collector, each in a cached venv of its own
 	@$(BIN)/python -m pytest tests/agents -m agents $(ARGS)
+
+forks: $(STAMP)  ## servers that fork (gunicorn, uWSGI, Celery, multiprocessing) with onpath inside, each really run
+	@$(BIN)/python -m pytest tests/forks -m forks $(ARGS)
 
 check: lint types contracts test agents  ## what CI runs
 

@@ -52,12 +52,19 @@ class Stations:
         What is registered last runs first. Verdicts must be out before the application's providers shut down, which
         have been registered before the first span came.
         """
-        asked = weakref.WeakMethod(self._flush)
-        atexit.register(_call, asked)
+        atexit.register(_call, weakref.WeakMethod(self._flush))
+        self._finalize()
         for name in _FORKERS:
             forker = sys.modules.get(name)
             if forker is not None:
-                forker.Finalize(None, _call, args=(asked,), exitpriority=_FIRST)
+                forker.register_after_fork(self, Stations._finalize)
+
+    def _finalize(self) -> None:
+        """A process that such a module has begun forgets what was registered before, and calls this."""
+        for name in _FORKERS:
+            forker = sys.modules.get(name)
+            if forker is not None:
+                forker.Finalize(None, _call, args=(weakref.WeakMethod(self._flush),), exitpriority=_FIRST)
 
     def _flush(self) -> None:
         self.here().ask(self._exit_timeout)
