@@ -194,6 +194,15 @@ async def test_a_gzip_bomb_is_too_large() -> None:
         assert consumer.kept == []
 
 
+async def test_a_request_of_empty_messages_is_too_large() -> None:
+    """Each takes two bytes on the wire and thirty times that in memory."""
+    async with receiving(max_request=4 * MIB, max_in_flight=16 * MIB) as (receiver, client, _):
+        reply = await client.send("traces", b"\x0a\x00" * MIB, compression=grpc.Compression.Gzip)
+        assert (reply.code, reply.hints) == (StatusCode.RESOURCE_EXHAUSTED, [])
+        assert receiver.counts["traces"].failed == {"too_large": 1}
+        assert (await client.send("traces", traces(1, padding=3 * MIB))).code is StatusCode.OK
+
+
 async def test_many_bombs_at_once_cost_the_memory_of_few() -> None:
     request = bomb(128 * MIB)
     async with receiving() as (_, client, _):

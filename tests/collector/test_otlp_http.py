@@ -286,6 +286,16 @@ async def test_json_of_values_beyond_measure_is_413() -> None:
         check(await client.send("traces", body, JSON), 413, code_pb2.RESOURCE_EXHAUSTED, JSON)
 
 
+async def test_a_request_of_empty_messages_is_413() -> None:
+    """Each takes two bytes on the wire and thirty times that in memory."""
+    async with receiving(max_request=4 * MIB, max_in_flight=16 * MIB) as (_, client, consumer):
+        bomb = gzip.compress(b"\x0a\x00" * MIB)
+        reply = await client.send("traces", bomb, Content_Encoding="gzip")
+        check(reply, 413, code_pb2.RESOURCE_EXHAUSTED, PROTOBUF)
+        assert consumer.kept == []
+        assert (await client.send("traces", traces(1, padding=3 * MIB))).status == 200
+
+
 async def test_large_json_is_read() -> None:
     spans = [
         {**IDS, "spanId": f"{n:016x}", "attributes": [{"key": "k", "value": {"intValue": n}}]} for n in range(1, 3000)

@@ -36,6 +36,7 @@ from onpath_collector.receivers.compression import Inflater, is_compressed
 from onpath_collector.receivers.reflection import Reflection
 from onpath_collector.receivers.responses import response
 from onpath_collector.receivers.room import Room
+from onpath_collector.receivers.weight import Scales
 from onpath_collector.rpc_status import trailing_metadata
 from onpath_collector.security import Certificates, Tokens
 
@@ -97,6 +98,7 @@ class GrpcReceiver:
         self._health: health.aio.HealthServicer | None = None
         self._inflater = Inflater(settings.max_request)
         self._room = Room(settings.max_in_flight)
+        self._scales = Scales(settings.max_in_flight)
         self._closing = False
         self._in_flight = 0
         self._idle = asyncio.Event()
@@ -151,6 +153,7 @@ class GrpcReceiver:
             with self._room.share() as share:
                 await share.take(self._settings.max_request)  # nothing says how large the message will be
                 request = await self._read(context)
+                await self._scales.weigh(signal, request)
                 share.keep(len(request))
                 accepted = await take(request)
             counts.accept(accepted)

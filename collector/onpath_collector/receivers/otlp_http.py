@@ -37,6 +37,7 @@ from onpath_collector.receivers.http_answers import (
     success,
 )
 from onpath_collector.receivers.room import Room, Share
+from onpath_collector.receivers.weight import Scales
 from onpath_collector.security import Certificates, Tokens
 
 log: Final = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class HttpReceiver:
         self._takes = {signal: consume(consumer, signal) for signal in PATHS.values()}
         self._room = Room(settings.max_in_flight)
         self._inflater = Inflater(settings.max_request)
+        self._scales = Scales(settings.max_in_flight)
         self._one_json = asyncio.Lock()
         self._faults = Faults()
         self._closing = False
@@ -203,6 +205,7 @@ class HttpReceiver:
             body = await self._inflater.inflate(body)
         if request.header(b"content-type").startswith(JSON):
             body = await self._read_json(signal, body)
+        await self._scales.weigh(signal, body)
         if self._closing:
             raise Refused("shutting_down")
         return body
