@@ -29,7 +29,6 @@ from onpath.conventions import (
     vercel,
 )
 from onpath.conventions.base import (
-    GENERIC,
     CallReader,
     EventReader,
     Fact,
@@ -74,27 +73,28 @@ class Claim(NamedTuple):
     key: str = ""
 
 
-class _Marker(NamedTuple):
+class Marker(NamedTuple):
+    """What may give a span its role: a value under a key. The family with the lowest rank decides."""
+
     rank: int
     name: str
     key: str
     rule: Mapping[str, Role] | RoleReader
 
 
-def _markers() -> dict[str, tuple[_Marker, ...]]:
-    found: dict[str, tuple[_Marker, ...]] = {}
+def _markers() -> dict[str, tuple[Marker, ...]]:
+    found: dict[str, tuple[Marker, ...]] = {}
     for rank, family in enumerate(FAMILIES):
         for key, rule in family.roles.items():
-            found[key] = (*found.get(key, ()), _Marker(rank, family.name, key, rule))
+            found[key] = (*found.get(key, ()), Marker(rank, family.name, key, rule))
     return found
 
 
 NO_CLAIM: Final = Claim("other")
-_MARKERS: Final = _markers()
-_PLACEHOLDERS: Final = {key: (family.name, test) for family in FAMILIES for key, test in family.placeholders.items()}
-_MARKS: Final = {key: (_MARKERS.get(key, ()), _PLACEHOLDERS.get(key)) for key in (*_MARKERS, *_PLACEHOLDERS)}
-_NAMED: Final = {scope: family for family in reversed(FAMILIES) for scope in family.scopes}
-_WORDED: Final = {word: family for family in reversed(FAMILIES) for word in family.words}
+MARKERS: Final = _markers()
+PLACEHOLDERS: Final = {key: (family.name, test) for family in FAMILIES for key, test in family.placeholders.items()}
+NAMED: Final = {scope: family for family in reversed(FAMILIES) for scope in family.scopes}
+WORDED: Final = {word: family for family in reversed(FAMILIES) for word in family.words}
 
 
 class Source(NamedTuple):
@@ -135,45 +135,6 @@ AFFIXES: Final = tuple(
 )
 
 
-def claim_of(span: Span) -> Claim:
-    """A span's role, in one pass over its attributes. A name decides only where no attribute did."""
-    hits: list[_Marker] = []
-    for key, value in span.attributes.items():
-        marks = _MARKS.get(key)
-        if marks is None:
-            continue
-        hits += marks[0]
-        placeholder = marks[1]
-        if placeholder is not None and placeholder[1](value, span):
-            return Claim("dropped", placeholder[0], key)
-    if len(hits) > 1:
-        hits.sort(key=_rank)
-    generic: Claim | None = None
-    for marker in hits:
-        role = _role(marker.rule, span.attributes[marker.key], span)
-        if role is None:
-            continue
-        if role not in GENERIC:
-            return Claim(role, marker.name, marker.key)
-        generic = generic or Claim(role, marker.name, marker.key)
-    named = _NAMED.get(span.scope_name) or _WORDED.get(span.name.partition(".")[0])
-    if named is not None and named.named is not None:
-        role = named.named(span)
-        if role is not None and (generic is None or role not in GENERIC):
-            return Claim(role, named.name)
-    return generic or NO_CLAIM
-
-
-def _rank(marker: _Marker) -> int:
-    return marker.rank
-
-
-def _role(rule: Mapping[str, Role] | RoleReader, value: Any, span: Span) -> Role | None:
-    if not isinstance(rule, Mapping):
-        return rule(value, span)
-    return rule.get(value.lower()) if isinstance(value, str) else None
-
-
 def explain(claim: Claim, span: Span) -> str:
     """The rule that made a claim, in words."""
     if not claim.family:
@@ -184,7 +145,7 @@ def explain(claim: Claim, span: Span) -> str:
 
 
 _READ: Final = frozenset(
-    [k for readers in READERS.values() for k, _ in readers] + [k for k, _ in USAGE_JSON] + [*USAGE, *_MARKERS]
+    [k for readers in READERS.values() for k, _ in readers] + [k for k, _ in USAGE_JSON] + [*USAGE, *MARKERS]
 )
 
 

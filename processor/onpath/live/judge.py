@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from onpath.conventions.base import Role
-from onpath.conventions.table import claim_of
+from onpath.conventions.shapes import claim_of
 from onpath.evaluate import evaluate
 from onpath.live.book import Entry, Reason, Run
 from onpath.live.counts import Counts

@@ -70,6 +70,8 @@ def _take_out_wrappers(nodes: Sequence[Node]) -> list[Node]:
 
     A model loop below an agent is that agent's loop, unless it has another name and tools of its own.
     """
+    if not _several(nodes):
+        return list(nodes)
     for node in walk(nodes):
         if node.kind != "agent":
             continue
@@ -80,6 +82,11 @@ def _take_out_wrappers(nodes: Sequence[Node]) -> list[Node]:
         elif kinds == {"agent"} and own_name(node) is None and len(node.spans) == 1 and _holds_named(node):
             node.gone = True
     return relink(nodes)
+
+
+def _several(nodes: Sequence[Node]) -> bool:
+    """Whether there are agents that could be records or wrappers of one another."""
+    return [n.kind for n in nodes].count("agent") > 1
 
 
 def _inside_agent(node: Node) -> bool:
@@ -97,6 +104,8 @@ def _holds_named(node: Node) -> bool:
 
 def _join_records(nodes: Sequence[Node]) -> list[Node]:
     """An agent directly below an agent of the same name, or without one, is a second record of it."""
+    if not _several(nodes):
+        return list(nodes)
     for node in walk(nodes):
         parent = node.parent
         while parent is not None and parent.gone:
@@ -236,6 +245,8 @@ def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Cl
             if wrapper is None:
                 made[top].spans = list(tool.spans)
         made[top].children.append(node)
+    if not made:
+        return list(nodes)
     kept = [agent for agent in made.values() if _is_agent(agent)]
     for agent in kept:
         for child in agent.children:

@@ -7,6 +7,7 @@ the SDK inside it, or by a zero-length span that holds what a stream gave. Two r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Final
 
 from onpath.model import Span, Trace
@@ -20,10 +21,11 @@ _NEAR: Final = 4  # spans between a tool's serving end and what received it
 
 def merge_tool_calls(nodes: Sequence[Node], trace: Trace) -> list[Node]:
     """Each logical tool call as one node: nested records first, then serving ends beside their clients."""
-    for node in reversed(walk(nodes)):
-        if node.kind == "tool":
-            _take_nested(node)
-    nodes = relink(nodes)
+    if any(n.kind == "tool" and n.children for n in nodes):
+        for node in reversed(walk(nodes)):
+            if node.kind == "tool":
+                _take_nested(node)
+        nodes = relink(nodes)
     groups: dict[int, list[Node]] = {}
     for node in nodes:
         if node.kind == "tool":
@@ -72,15 +74,18 @@ def _take_nested(node: Node) -> None:
 def _take_beside(group: Iterable[Node], trace: Trace) -> None:
     """Records of one call under sibling parents: by a shared id, or as the serving end of the same context."""
     clients: list[Node] = []  # in order of start, so the last one that fits is the innermost
+    latest = -1.0  # end of any client
     for node in group:
         served = _is_served(node.span, node.parent, trace)
-        for client in reversed(clients[-_NEAREST:]):
+        end = inf if node.end_ns is None else node.end_ns
+        for client in reversed(clients[-_NEAREST:]) if end <= latest else ():
             if not client.gone and client.holds(node) and _one_call(client, node, served):
                 client.absorb(node)
                 break
         else:
             if not served:
                 clients.append(node)
+                latest = max(latest, end)
 
 
 def _one_call(client: Node, node: Node, served: bool) -> bool:
@@ -136,7 +141,8 @@ def merge_model_calls(nodes: Sequence[Node], trace: Trace) -> list[Node]:
     nodes = relink(nodes, moved=_place_orphans(nodes, trace))
     inside: dict[int, list[Node]] = {}
     again: list[Node] = []
-    for node in reversed(walk(nodes)):
+    holding = any(n.kind == "llm" and n.children for n in nodes)
+    for node in reversed(walk(nodes)) if holding else ():
         if node.kind != "llm":
             continue
         inner = [n for child in node.children if child.kind == "llm" for n in inside.get(id(child), (child,))]

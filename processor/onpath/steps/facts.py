@@ -12,7 +12,8 @@ from typing import Any, Final
 from onpath.conventions.base import Fact, Flattened
 from onpath.conventions.messages import walk
 from onpath.conventions.results import ToolResult, open_result
-from onpath.conventions.table import AFFIXES, EVENTS, SOURCES, USAGE, USAGE_JSON, Source
+from onpath.conventions.shapes import by_spelling, shape_of
+from onpath.conventions.table import AFFIXES, EVENTS
 from onpath.conventions.values import arguments
 from onpath.model import NOT_CAPTURED, Attributes, LogRecord, Span
 from onpath.usage import canonical
@@ -24,16 +25,16 @@ _CLASS_NAMES: Final = frozenset(
      "running output function", "execute_tool", "tools/call", "tool", "ai.toolCall", "function"}
 )  # fmt: skip
 _METHODS: Final = (".acall", ".call", ".__call__", ".run", ".arun", ".invoke", ".ainvoke", ".forward", ".execute")
-_COUNTS: Final = ("input_tokens", "output_tokens")
 
-
-_ANYWHERE: Final = SOURCES[""]  # facts that are looked for whatever attributes there are
+_UNREAD: Final = object()
+_GIVEN: Final = frozenset({"input_messages", "input", "arguments"})  # facts that events and log records tell of ...
+_PUT_OUT: Final = frozenset({"output_messages", "output", "result"})  # ... on either side
 
 
 class Facts:
     """What the spans of one step say together; the first of them, the outermost, goes before the others."""
 
-    __slots__ = ("_cache", "_events", "_logs", "_sources", "attributes", "spans")
+    __slots__ = ("_cache", "_events", "_logs", "_shape", "attributes", "quiet", "spans")
 
     def __init__(self, spans: Sequence[Span], logs: Mapping[tuple[str, str], Sequence[LogRecord]]) -> None:
         self.spans = spans
@@ -41,34 +42,34 @@ class Facts:
         self._cache: dict[str, Any] = {}
         self._events: tuple[list[Any], list[Any]] | None = None
         attributes: Attributes = spans[0].attributes
+        events: Any = spans[0].events
         if len(spans) > 1:
             attributes = {k: v for span in reversed(spans) for k, v in span.attributes.items()}
+            events = any(span.events for span in spans)
         self.attributes = attributes
-        sources: dict[Fact, list[Source]] = {}
-        for key in attributes:
-            for fact, source in SOURCES.get(key, ()):
-                sources.setdefault(fact, []).append(source)
-        for fact, source in _ANYWHERE:
-            sources.setdefault(fact, []).append(source)
-        self._sources = sources
+        self._shape = shape_of(attributes)
+        self.quiet = not logs and not events  # nothing but attributes was recorded
 
     def get(self, fact: Fact) -> Any:
         """The fact, or NOT_CAPTURED."""
-        if fact not in self._cache:
-            self._cache[fact] = self._read(fact)
-        return self._cache[fact]
+        found = self._cache.get(fact, _UNREAD)
+        if found is _UNREAD:
+            if self.quiet and fact not in self._shape.sources:
+                return NOT_CAPTURED
+            found = self._cache[fact] = self._read(fact)
+        return found
 
     def holds(self, fact: Fact) -> bool:
         """Whether something was recorded for the fact, without reading it."""
-        for source in self._sources.get(fact, ()):
+        for source in self._shape.sources.get(fact, ()):
             if not isinstance(source.reader, Flattened) or source.reader.holds(self.attributes):
                 return True
-        return self._from_events(fact) is not NOT_CAPTURED
+        return not self.quiet and self._from_events(fact) is not NOT_CAPTURED
 
     def mentions(self, fact: Fact, *words: str) -> bool:
         """Whether what was recorded for a fact may hold one of these words, without reading it."""
-        held = [self.attributes.get(source.key) for source in self._sources.get(fact, ())]
-        for _, attributes, body in self._records():
+        held = [self.attributes.get(source.key) for source in self._shape.sources.get(fact, ())]
+        for _, attributes, body in () if self.quiet else self._records():
             held += [*attributes.values(), body]
         return any(_may_hold(value, words) for value in held if value is not None)
 
@@ -78,19 +79,16 @@ class Facts:
 
     def _read(self, fact: Fact) -> Any:
         attributes = self.attributes
-        sources = self._sources.get(fact, [])
-        if len(sources) > 1:
-            sources.sort(key=_rank)
-        for source in sources:
-            found = source.reader(attributes.get(source.key), attributes)
+        for _, key, reader in self._shape.sources.get(fact, ()):
+            found = reader(attributes.get(key), attributes)
             if found is not NOT_CAPTURED:
                 return found
-        return self._from_events(fact)
+        return NOT_CAPTURED if self.quiet else self._from_events(fact)
 
     def _from_events(self, fact: Fact) -> Any:
-        if fact in ("input_messages", "input", "arguments"):
+        if fact in _GIVEN:
             side = 0
-        elif fact in ("output_messages", "output", "result"):
+        elif fact in _PUT_OUT:
             side = 1
         else:
             return NOT_CAPTURED
@@ -155,27 +153,22 @@ class Facts:
         return found
 
     def _usage(self) -> dict[str, int | float]:
-        by_rank: dict[int, dict[str, int | float]] = {}
-        for key, value in self.attributes.items():
-            known = USAGE.get(key)
-            if known is not None:
-                number = _number(value)
+        counted: dict[str, int | float] | None = None
+        for places in self._shape.usage:
+            metrics: dict[str, int | float] = {}
+            for metric, key in places:
+                number = None if metric in metrics else _number(self.attributes[key])
                 if number is not None:
-                    by_rank.setdefault(known[0], {})[known[1]] = number
-        counted = [_canonical(by_rank[rank]) for rank in sorted(by_rank)]
-        for metrics in counted:
-            if any(c in metrics for c in _COUNTS):
+                    metrics[metric] = number
+            if "input_tokens" in metrics or "output_tokens" in metrics:
                 return metrics
-        for key, reader in USAGE_JSON:
-            if key in self.attributes:
-                held = {
-                    m: n
-                    for m, v in reader(self.attributes[key], self.attributes).items()
-                    if (n := _number(v)) is not None
-                }
-                if held:
-                    return _canonical(held)
-        return counted[0] if counted else {}
+            counted = counted or metrics
+        for key, reader in self._shape.usage_json:
+            read = reader(self.attributes[key], self.attributes)
+            held = {m: number for m, value in read.items() if (number := _number(value)) is not None}
+            if held:
+                return _canonical(held)
+        return counted or {}
 
 
 def event_name(name: str, attributes: Attributes) -> str:
@@ -188,18 +181,16 @@ def _may_hold(value: Any, words: tuple[str, ...]) -> bool:
     return any(word in value for word in words) if isinstance(value, str) else isinstance(value, (list, dict))
 
 
-def _rank(source: Source) -> int:
-    return source.rank
-
-
 def _canonical(metrics: Mapping[str, int | float]) -> dict[str, int | float]:
     found: dict[str, int | float] = {}
-    for metric in sorted(metrics, key=lambda m: (canonical(m) != m, m)):  # the canonical spelling goes first
+    for metric in by_spelling(metrics):
         found.setdefault(canonical(metric), metrics[metric])
     return found
 
 
 def _number(value: Any) -> int | float | None:
+    if type(value) is int:
+        return value if value >= 0 else None
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onpath.conventions.table import Claim, claim_of, explain, unread
+from onpath.conventions.shapes import claim_of
+from onpath.conventions.table import Claim, explain, unread
 from onpath.model import LogRecord, Span, Trace
 from onpath.steps.agents import settle_agents
 from onpath.steps.calls import merge_model_calls, merge_tool_calls

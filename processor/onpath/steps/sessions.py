@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from onpath.conventions.table import READERS
 from onpath.model import NOT_CAPTURED, Span
+
+_KEYS: Final = frozenset(key for key, _ in READERS["session"])
 
 
 def session_of(spans: Iterable[Span]) -> str | None:
@@ -14,6 +17,8 @@ def session_of(spans: Iterable[Span]) -> str | None:
     readers = READERS["session"]
     for span in spans:
         attributes = span.attributes
+        if _KEYS.isdisjoint(attributes):
+            continue
         for rank, (key, reader) in enumerate(readers):
             if key in attributes:
                 found = reader(attributes[key], attributes)

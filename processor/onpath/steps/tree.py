@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import lt
 from typing import Any, Final, Literal, TypeAlias
 
 from onpath.conventions.table import CALLS, Claim
@@ -88,10 +89,13 @@ def grow(trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:
     nearest: dict[Span, Node | None] = {}
     told: list[Node] = []
     for span in trace.spans:
-        if span.events or span.key in logs:
+        if span.events or (logs and span.key in logs):
             told += _told(span, _nearest(span, nodes, nearest, trace.parent), logs)
     for span, node in nodes.items():
-        parent = _nearest(trace.parent(span), nodes, nearest, trace.parent)
+        above = trace.parent(span)
+        parent = nodes.get(above) if above is not None else None
+        if parent is None and above is not None:
+            parent = _nearest(above, nodes, nearest, trace.parent)
         node.parent = parent
         if parent is not None:
             parent.children.append(node)
@@ -168,7 +172,7 @@ def relink(nodes: Sequence[Node], *, moved: bool = False) -> list[Node]:
     left = [n for n in nodes if not n.gone]
     if len(left) == len(nodes) and not moved:
         return left
-    left.sort(key=order)
+    sort_by_time(left)
     for node in left:
         node.parent = standing(node.parent)
         node.children = []
@@ -176,6 +180,13 @@ def relink(nodes: Sequence[Node], *, moved: bool = False) -> list[Node]:
         if node.parent is not None:
             node.parent.children.append(node)
     return left
+
+
+def sort_by_time(nodes: list[Node]) -> None:
+    """By start, end and span id; nodes mostly stand so already."""
+    starts = [n.spans[0].start_ns for n in nodes]
+    if not all(map(lt, starts, starts[1:])):
+        nodes.sort(key=order)
 
 
 def order(node: Node) -> tuple[int, float, str, str]:

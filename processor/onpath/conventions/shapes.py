@@ -1,0 +1,121 @@
+"""What a span can say, by the attribute keys that it has: its role and, for `steps.facts`, where each fact stands.
+
+A program writes spans of few kinds, so what follows from keys alone is worked out once for each set of known keys and
+kept: attributes -> known keys, in order -> `Shape`. Keys that no convention knows change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from onpath.conventions.base import GENERIC, Fact, Role, RoleReader, UsageReader
+from onpath.conventions.table import (
+    MARKERS,
+    NAMED,
+    NO_CLAIM,
+    PLACEHOLDERS,
+    SOURCES,
+    USAGE,
+    USAGE_JSON,
+    WORDED,
+    Claim,
+    Marker,
+    Source,
+)
+from onpath.model import Attributes, Span
+from onpath.usage import canonical
+
+_KNOWN: Final = frozenset((*MARKERS, *PLACEHOLDERS, *SOURCES, *USAGE, *(key for key, _ in USAGE_JSON))) - {""}
+_ANYWHERE: Final = SOURCES[""]  # facts that are looked for whatever attributes there are
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What spans with certain keys can say.
+
+    `placeholders`: key, family, and the test that is true for a span that stands for nothing. `markers`: what may give
+    the role, in the order in which they are asked. `sources`: where each fact may stand, best first. `usage`: for each
+    family that counts flatly, best first, metrics and the keys to read them from, best first. `usage_json`: keys with a
+    whole usage object.
+    """
+
+    placeholders: tuple[tuple[str, str, Callable[[Any, Span], bool]], ...]
+    markers: tuple[Marker, ...]
+    sources: Mapping[Fact, tuple[Source, ...]]
+    usage: tuple[tuple[tuple[str, str], ...], ...]
+    usage_json: tuple[tuple[str, UsageReader], ...]
+
+
+def shape_of(attributes: Attributes) -> Shape:
+    return _shape(tuple(filter(_is_known, attributes)))
+
+
+_is_known: Final = _KNOWN.__contains__
+
+
+@lru_cache(maxsize=4096)
+def _shape(keys: tuple[str, ...]) -> Shape:
+    markers = [marker for key in keys for marker in MARKERS.get(key, ())]
+    sources: dict[Fact, list[Source]] = {}
+    for key in keys:
+        for fact, source in SOURCES.get(key, ()):
+            sources.setdefault(fact, []).append(source)
+    for fact, source in _ANYWHERE:
+        sources.setdefault(fact, []).append(source)
+    return Shape(
+        placeholders=tuple((key, *PLACEHOLDERS[key]) for key in keys if key in PLACEHOLDERS),
+        markers=tuple(sorted(markers, key=lambda m: m.rank)),
+        sources={fact: tuple(sorted(found, key=lambda s: s.rank)) for fact, found in sources.items()},
+        usage=_usage(keys),
+        usage_json=tuple((key, reader) for key, reader in USAGE_JSON if key in keys),
+    )
+
+
+def _usage(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Of two spellings of a metric the canonical one goes first, of two keys with one spelling the later one."""
+    ranks: dict[int, dict[str, list[str]]] = {}
+    for key in reversed(keys):
+        if key in USAGE:
+            rank, metric = USAGE[key]
+            ranks.setdefault(rank, {}).setdefault(metric, []).append(key)
+    return tuple(
+        tuple((canonical(metric), key) for metric in by_spelling(metrics) for key in metrics[metric])
+        for _, metrics in sorted(ranks.items())
+    )
+
+
+def by_spelling(metrics: Mapping[str, Any]) -> list[str]:
+    """Names of metrics, the canonical spellings first."""
+    return sorted(metrics, key=lambda m: (canonical(m) != m, m))
+
+
+def claim_of(span: Span) -> Claim:
+    """A span's role. A name decides only where no attribute did."""
+    attributes = span.attributes
+    shape = shape_of(attributes)
+    for key, family, test in shape.placeholders:
+        if test(attributes[key], span):
+            return Claim("dropped", family, key)
+    generic: Claim | None = None
+    for marker in shape.markers:
+        role = _role(marker.rule, attributes[marker.key], span)
+        if role is None:
+            continue
+        if role not in GENERIC:
+            return Claim(role, marker.name, marker.key)
+        generic = generic or Claim(role, marker.name, marker.key)
+    named = NAMED.get(span.scope_name) or WORDED.get(span.name.partition(".")[0])
+    if named is not None and named.named is not None:
+        role = named.named(span)
+        if role is not None and (generic is None or role not in GENERIC):
+            return Claim(role, named.name)
+    return generic or NO_CLAIM
+
+
+def _role(rule: Mapping[str, Role] | RoleReader, value: Any, span: Span) -> Role | None:
+    if callable(rule):
+        return rule(value, span)
+    return rule.get(value.lower()) if isinstance(value, str) else None
