@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from onpath import results
 from onpath.evaluate import evaluate
@@ -16,12 +16,14 @@ from onpath.model import Span, Trace
 from onpath.policy.model import Check, Policy
 from onpath.report import Evaluation, Report, Result, Verdict
 from onpath.results_metrics import Point, points
+from onpath.results_presets import Preset
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
 from onpath_collector.otlp import decode
 from onpath_collector.otlp.results import encode_events, encode_spans
 from onpath_collector.timing import Timer
 
+PROJECT: Final = "openinference.project.name"  # of a resource: where Phoenix files its traces
 _MARK: Final = 8  # digits that tell the results of one trace apart
 
 
@@ -33,6 +35,7 @@ class Setup:
     resource: Mapping[str, str]
     span_mode: results.SpanMode = "clamped"
     steps: frozenset[str] = frozenset()
+    presets: tuple[Preset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,17 @@ class VerdictLine:
     finding: str | None
 
 
+class Place(NamedTuple):
+    """Where a Result's scope stands: `root` if nothing of the trace is above it; when its span ended."""
+
+    root: bool
+    end_ns: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What leaves for one trace. `spans` and `logs` are serialised OTLP export requests, empty for none.
+    """What leaves for one trace. `lines`, `verdicts` and `places` have one entry a Result; `spans` and `logs` are
+    serialised OTLP export requests, empty for none.
 
     `signature` differs when a revision is worth sending, and holds each result's verdict.
     """
@@ -81,6 +92,7 @@ class Outcome:
     signature: str
     lines: tuple[str, ...] = ()
     verdicts: tuple[VerdictLine, ...] = ()
+    places: tuple[Place, ...] = ()
     evaluations: int = 0
     spans: bytes = b""
     logs: bytes = b""
@@ -99,7 +111,7 @@ def judge(job: Job, setup: Setup, timer: Timer | None = None) -> Outcome:
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
     policy = setup.policy if timer is None else timer.policy
     report = evaluate(trace, _silenced(policy, job.unknown) if job.unknown else policy)
-    outcome = _outcome(_with_history(report, job), job, setup)
+    outcome = _outcome(_with_history(report, job), trace, job, setup)
     return outcome if timer is None else replace(outcome, seconds=timer.take())
 
 
@@ -133,7 +145,7 @@ def _with_history(report: Report, job: Job) -> Report:
     return replace(report, results=counted, revision=job.revision)
 
 
-def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
+def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
     leaving = [results.Leaving(report, result) for result in report.results]
     broken = [(r, e) for r in report.results for e in r.evaluations if e.broken is not None]
     return Outcome(
@@ -142,14 +154,26 @@ def _outcome(report: Report, job: Job, setup: Setup) -> Outcome:
         signature=_signature(report),
         lines=tuple([results.json_text(one.json(job.judged_at_ns)) for one in leaving]),
         verdicts=tuple([_verdict(r) for r in report.results]),
+        places=_places(report, trace, job),
         evaluations=sum([len(r.evaluations) for r in report.results]),
-        spans=encode_spans(leaving, setup.resource, setup.span_mode, job.judged_at_ns),
+        spans=encode_spans(leaving, _resource(trace, setup), setup.span_mode, job.judged_at_ns, setup.presets),
         logs=encode_events(leaving, setup.resource, job.judged_at_ns),
         unmatched=dict(report.unmatched),
         broken=tuple([f"{r.workflow}/{e.name}: {e.broken}" for r, e in broken]),
         points=tuple(points(report, setup.steps, _verdicts_before(report, job.before))),
         own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),
     )
+
+
+def _places(report: Report, trace: Trace, job: Job) -> tuple[Place, ...]:
+    tops = set() if job.root is not None else {span.key for span in trace.roots}
+    return tuple([Place((r.trace_id, r.span_id) in tops, r.end_ns) for r in report.results])
+
+
+def _resource(trace: Trace, setup: Setup) -> Mapping[str, str]:
+    """The collector's own, with the agent's project, so that its evaluation span is filed with it."""
+    project = trace.roots[0].resource.attributes.get(PROJECT) if trace.roots else None
+    return {**setup.resource, PROJECT: project} if isinstance(project, str) else setup.resource
 
 
 def _signature(report: Report) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
@@ -26,6 +26,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from onpath.report import Evaluation, Report, Result, Verdict
+from onpath.results_presets import Preset, preset_attributes
 
 SpanMode: TypeAlias = Literal["clamped", "realtime", "linked", "off"]
 
@@ -76,11 +77,13 @@ def events(report: Report, resource: Resource, observed_ns: int) -> list[Readabl
     ]
 
 
-def evaluation_spans(report: Report, resource: Resource, mode: SpanMode, judged_at_ns: int) -> list[ReadableSpan]:
+def evaluation_spans(
+    report: Report, resource: Resource, mode: SpanMode, judged_at_ns: int, presets: Collection[Preset] = ()
+) -> list[ReadableSpan]:
     """One finished span a Result, child of the scope's span; `linked` puts it in a trace of its own with one link."""
     if mode == "off":
         return []
-    return [_span(Leaving(report, result).span(mode), resource, judged_at_ns) for result in report.results]
+    return [_span(Leaving(report, result).span(mode, presets), resource, judged_at_ns) for result in report.results]
 
 
 def signature(report: Report) -> str:
@@ -224,24 +227,25 @@ class Leaving:
                 id=revision,
             )
 
-    def span(self, mode: SpanMode) -> SpanValues:
+    def span(self, mode: SpanMode, presets: Collection[Preset] = ()) -> SpanValues:
         """`linked`: in a trace of its own, with one link to the judged span."""
         result = self._result
         computed = self._id("")
         chosen = headline(result)
         linked = mode == "linked"
+        judged = {"gen_ai.evaluation.name": result.workflow, **(_judged(chosen, result.verdict) if chosen else {})}
+        own = {EVALUATION_ID: computed, "onpath.summary": summary(result), "openinference.span.kind": "EVALUATOR"}
+        if presets:
+            own |= preset_attributes(presets, result.workflow, judged, _scores(result))
         return SpanValues(
             name=f"onpath.evaluate {result.workflow}",
             trace_id=computed if linked else result.trace_id,
             span_id=computed[:16],
             parent_span_id=None if linked else result.span_id,
             end_ns=None if mode == "realtime" else result.end_ns,
-            judged={
-                "gen_ai.evaluation.name": result.workflow,
-                **(_judged(chosen, result.verdict) if chosen else {}),
-            },
+            judged=judged,
             common=self._common,
-            own={EVALUATION_ID: computed, "onpath.summary": summary(result), "openinference.span.kind": "EVALUATOR"},
+            own=own,
             links=[(result.trace_id, result.span_id)] if linked else _deciding(result),
         )
 
@@ -311,6 +315,11 @@ def _judged(evaluation: Evaluation, label: Verdict) -> dict[str, Any]:
         "error.type": evaluation.broken,
     }
     return {k: v for k, v in found.items() if v is not None}
+
+
+def _scores(result: Result) -> dict[str, float]:
+    scores = {e.name: score(e.score) for e in result.evaluations}
+    return {name: value for name, value in scores.items() if value is not None}
 
 
 def _deciding(result: Result) -> list[tuple[str, str]]:

@@ -63,7 +63,7 @@ class HttpSender:
                 ssl=self._tls or True,
                 server_hostname=self._server_name,
             ) as response:
-                return _outcome(self._signal, response, await _read(response))
+                return _outcome(self._signal, response, await read_limited(response))
         except TimeoutError:
             return Retry("timeout")
         except (aiohttp.ClientError, OSError) as error:
@@ -75,7 +75,7 @@ class HttpSender:
             await session.close()
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def read_limited(response: aiohttp.ClientResponse) -> bytes:
     """The body, or nothing of one that is beyond all reason: the status has said what matters."""
     parts, size = [], 0
     async for part in response.content.iter_any():
@@ -94,7 +94,7 @@ def _outcome(signal: Signal, response: aiohttp.ClientResponse, body: bytes) -> O
     message = _message(body) if protobuf else ""
     reason = f"http_{response.status}"
     if response.status in _RETRYABLE:
-        return Retry(reason, _retry_after(response), message or _phrase(response.status))
+        return Retry(reason, retry_after(response), message or _phrase(response.status))
     return Failed(reason, message or _phrase(response.status))
 
 
@@ -112,7 +112,7 @@ def _phrase(status: int) -> str:
         return ""
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+def retry_after(response: aiohttp.ClientResponse) -> float | None:
     """Seconds to wait: as they stand, or up to a date, which is measured by the downstream's own clock."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():

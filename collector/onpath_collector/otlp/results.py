@@ -7,7 +7,7 @@ one after another, are one message: a record is its fields before the attributes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from onpath.results import EVALUATION_ID, EVENT_NAME, SCOPE_NAME, Leaving, SpanMode, SpanValues, version
+from onpath.results_presets import Preset
 from onpath_collector.otlp.wire import joined, varint
 
 _RESOURCES: Final = b"\x0a"  # wire tags, length-delimited: resource_spans and resource_logs, field 1 ...
@@ -42,11 +43,17 @@ def encode_events(leaving: Iterable[Leaving], resource: Mapping[str, str], obser
     return _request(resource, records) if records else b""
 
 
-def encode_spans(leaving: Iterable[Leaving], resource: Mapping[str, str], mode: SpanMode, judged_at_ns: int) -> bytes:
+def encode_spans(
+    leaving: Iterable[Leaving],
+    resource: Mapping[str, str],
+    mode: SpanMode,
+    judged_at_ns: int,
+    presets: Collection[Preset] = (),
+) -> bytes:
     """An ExportTraceServiceRequest with one evaluation span a Result; empty without any."""
     if mode == "off":
         return b""
-    records = [_span(one.span(mode), judged_at_ns) for one in leaving]
+    records = [_span(one.span(mode, presets), judged_at_ns) for one in leaving]
     return _request(resource, records) if records else b""
 
 
