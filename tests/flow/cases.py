@@ -128,6 +128,13 @@ def loaded(entry: dict[str, Any]) -> Any:
     return None if problems.errors else checks[0].validator
 
 
+def all_loaded(entry: dict[str, Any]) -> list[Any]:
+    problems = Problems()
+    checks = load_flow(entry, problems)
+    assert not problems.errors
+    return [check.validator for check in checks]
+
+
 def sequence_of(written: list[Any]) -> tuple[Item, ...] | None:
     validator = loaded({"seq!": written})
     return None if validator is None else validator.items

@@ -171,6 +171,10 @@ def _any_of(raw: Any, problems: Problems, at: str) -> AnyOf | None:
     if len(problems.errors) > count:
         return None
     item = AnyOf(minimum=minimum, maximum=maximum, **lists)
+    if maximum is not None and maximum < minimum:
+        for key in ("min", "max"):
+            if key in raw:
+                problems.error(at + pointer(key), f"no block has at least {minimum} and at most {maximum} steps")
     _check_any_of(item, problems, at)
     return item if len(problems.errors) == count else None
 
@@ -191,8 +195,6 @@ def _names(raw: Any, problems: Problems, at: str) -> tuple[StepName, ...]:
 
 def _check_any_of(item: AnyOf, problems: Problems, at: str) -> None:
     """Whether an `any!` could ever be satisfied, name by name."""
-    if item.maximum is not None and item.maximum < item.minimum:
-        problems.error(at + "/max", f"less than the least number of steps, {item.minimum}")
     for key, names in (("contains", item.contains), ("contains_all", item.contains_all)):
         for index, name in enumerate(names):
             if item.not_contains and ruled_out(name, item.not_contains):
