@@ -104,9 +104,11 @@ class Instruments:
         )
 
     def record(self, measured: Iterable[Point]) -> None:
+        context, about = Context(), ("", "")
         for point in measured:
             attributes: dict[str, Any] = dict(point.attributes)
-            context = _context(point)
+            if about != (point.trace_id, point.span_id):  # points of one result come together
+                context, about = _context(point), (point.trace_id, point.span_id)
             if point.instrument == "onpath.evaluation.score":
                 self._score.record(point.value, attributes, context)
             else:
