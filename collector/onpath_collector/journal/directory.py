@@ -79,7 +79,7 @@ class Directory:
             if self._repaired.exists():
                 self._put_in_place()
             logged = read_log(_bytes(self._log))
-            if not self._file.exists() and logged.sound and not logged.pages:
+            if not self._file.exists() and logged.sound and not logged.pages and not logged.tail:
                 self._make(Salvaged(), self._file)
             why = self._fault(logged)
             try:
@@ -104,7 +104,10 @@ class Directory:
 
     def _repair(self, logged: Log, why: str) -> int:
         """Puts a new journal, of all rows that are whole, in the place of a damaged one; how many requests are lost."""
-        found = salvage(Pages(_bytes(self._file), logged.pages))
+        data = _bytes(self._file)
+        found = salvage(Pages(data, logged.pages))
+        if logged.tail:  # committed or not: what it removed stays, what it added comes
+            found.add(salvage(Pages(data, logged.pages | logged.tail)))
         self._make(found, self._repaired)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         aside = self.path / f"damaged-{stamp}.sqlite3"

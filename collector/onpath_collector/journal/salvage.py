@@ -50,6 +50,13 @@ class Salvaged:
     endings: dict[int, Ending] = field(default_factory=dict)
     lost: int = 0
 
+    def add(self, later: Salvaged) -> None:
+        """What a later look has found."""
+        self.requests |= later.requests
+        self.forwarded |= later.forwarded
+        self.endings |= later.endings
+        self.lost = min(self.lost, later.lost)
+
 
 class Pages:
     """The pages of a file, those of its log over them."""

@@ -10,6 +10,7 @@ told that these requests were taken, and the log is sound. Anything else that do
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,6 +21,7 @@ _FRAME: Final = struct.Struct(">IIIIII")  # page number, pages after a commit (e
 _MAGIC: Final = 0x377F0682  # its last bit says in which byte order checksums are reckoned
 _SIZE: Final = _FRAME.size + PAGE
 _GENERATIONS: Final = 1 << 16  # the log is written over from the start; the first salt counts how often
+_START: Final = 8  # frames that are looked at for the salts when the header is damaged
 _ALL: Final = 0xFFFFFFFF
 
 _Pair = tuple[int, int]
@@ -27,9 +29,13 @@ _Pair = tuple[int, int]
 
 @dataclass(slots=True)
 class Log:
-    """`pages` are the last images by page number, of damaged frames too: what is in them has checksums of its own."""
+    """`pages` are the last images by page number, of damaged frames too: what is in them has checksums of its own.
+
+    `tail`: those after the last commit that can be told.
+    """
 
     pages: dict[int, bytes] = field(default_factory=dict)
+    tail: dict[int, bytes] = field(default_factory=dict)
     sound: bool = True
 
 
@@ -50,8 +56,8 @@ def read_log(data: bytes) -> Log:
         return log
     order, salts, chain = _read_header(data, log)
     frames = list(_frames(data))
-    if not log.sound and frames:
-        salts, chain = frames[0].salts, None  # what the header says can't be trusted
+    if not log.sound and frames:  # what the header says can't be trusted
+        (salts, _), chain = Counter(frame.salts for frame in frames[:_START]).most_common(1)[0], None
     own = [i for i, frame in enumerate(frames) if frame.salts == salts]
     last = own[-1] if own else -1
     for i, frame in enumerate(frames[: last + 1]):
@@ -62,7 +68,10 @@ def read_log(data: bytes) -> Log:
         if not whole and (i < last or frame.commits):
             log.sound = False
         chain = frame.stored
-        log.pages[frame.page_number] = frame.page
+        log.tail[frame.page_number] = frame.page
+        if frame.commits:
+            log.pages |= log.tail
+            log.tail = {}
     if not _ends_well(data, frames[last + 1 :], salts):
         log.sound = False
     return log
