@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from onpath.live.lasting import Stations
 from onpath.live.policies import PolicyLike, paths
-from onpath.live.records import ROUGHLY, weigh
+from onpath.live.records import weigh
 from onpath.live.settings import Settings, from_environment
 from onpath.live.thread import END, Station
 from onpath.live.work import work_of
@@ -125,7 +125,7 @@ class OnPathSpanExporter(SpanExporter):
         if self._stations is not None and _processor is None:
             station = self._stations.here()
             for span in spans:
-                station.put(END, span, weigh(span, ROUGHLY))
+                station.put(END, span, weigh(span, roughly=True))
         return SpanExportResult.SUCCESS
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

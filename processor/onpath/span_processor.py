@@ -21,7 +21,7 @@ from onpath.live.lasting import Stations
 from onpath.live.log_evidence import LogEvidence
 from onpath.live.outlets import OnReport
 from onpath.live.policies import PolicyLike
-from onpath.live.records import ROUGHLY, weigh
+from onpath.live.records import is_evidence, weigh
 from onpath.live.settings import Options, Settings
 from onpath.live.thread import END, LOG, START, Station
 from onpath.live.work import work_of
@@ -112,7 +112,7 @@ class OnPathSpanProcessor(SpanProcessor):
         if self._stations is None:
             return
         try:
-            self._stations.here().put(END, span, weigh(span, ROUGHLY))
+            self._stations.here().put(END, span, weigh(span, roughly=True))
         except Exception:  # noqa: BLE001 - the SDK doesn't catch what a processor raises
             self._fault("on_end")
 
@@ -120,7 +120,8 @@ class OnPathSpanProcessor(SpanProcessor):
         if self._stations is None:
             return
         try:
-            self._stations.here().put(LOG, log_record, 0)
+            if is_evidence(log_record.log_record):
+                self._stations.here().put(LOG, log_record, 0)
         except Exception:  # noqa: BLE001 - neither may logging fail
             self._fault("on_emit")
 

@@ -27,7 +27,8 @@ OnViolation: TypeAlias = Callable[[Finding, Any], object]
 Place: TypeAlias = tuple[str, str]  # workflow, span id of the scope
 
 STEPS: Final[frozenset[Role]] = frozenset({"llm", "tool", "agent", "loop", "retriever", "calls"})
-_SHARE: Final = 4  # judging open runs takes at most one part in 1 + this of the thread's time
+_SHARE: Final = 4  # looking at an open run is followed by this many times as long without, where that can be
+_HASTE: Final = 0.06  # seconds from a step to the look at it, the moment to gather apart
 
 
 class Outlet(Protocol):
@@ -118,7 +119,7 @@ class Judge:
         report = evaluate(self._trace(run, "idle", spans.values()), self._policy)
         self._tell(report, run, settled=False)
         ended = self._clock()
-        history.not_before = ended + _SHARE * (ended - begun)
+        history.not_before = ended + _pause(ended - begun)
         return None
 
     def _tell(self, report: Report, run: Run, *, settled: bool) -> None:
@@ -147,6 +148,11 @@ class _Broken(NamedTuple):
         known = told.get(key)
         told.setdefault(key, set()).update(finding.span_ids)
         return known is None or bool(finding.span_ids and not known & set(finding.span_ids))
+
+
+def _pause(took: float) -> float:
+    """Seconds to the next look at a run. One that takes long leaves little time to be in time, or none."""
+    return min(_SHARE * took, _HASTE - took) if took < _HASTE / 2 else took
 
 
 def _history(run: Run) -> History:

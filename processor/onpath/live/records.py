@@ -5,7 +5,7 @@ What comes out is what a collector decodes from the SDK's OTLP exporters: lists 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from sys import getsizeof
 from typing import Any, Final
 
@@ -16,7 +16,9 @@ from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN, Event, Link, LogRecord,
 
 OVERHEAD: Final = 1000  # bytes that a span costs besides its attributes, about
 _FLAT: Final = frozenset({str, bytes, int, float, bool, type(None)})
-ROUGHLY: Final = 100  # values of an attribute that are weighed in the application's own threads
+_KEY: Final = 60  # bytes that a key costs, most of them being shared
+_SAMPLE: Final = 3
+_DEEP: Final = 5
 
 _resources: dict[int, tuple[SdkResource, Resource]] = {}  # by identity, with the object, so that the id stays taken
 
@@ -62,6 +64,11 @@ def resource_of(resource: SdkResource) -> Resource:
             _resources.clear()
         known = _resources[id(resource)] = (resource, Resource(_attributes(resource.attributes)))
     return known[1]
+
+
+def is_evidence(record: Any) -> bool:
+    """Whether a log record of the SDK is an event and names a span; asked of every line that an application logs."""
+    return bool(record.trace_id and record.span_id and (record.event_name or "event.name" in (record.attributes or ())))
 
 
 def log_of(emitted: Any) -> LogRecord | None:
@@ -113,38 +120,51 @@ def _value(value: Any) -> Any:
     return value if isinstance(value, str | bytes | int | float) else str(value)
 
 
-def weigh(span: ReadableSpan, most: int | None = None) -> int:
-    """Bytes that a span holds; with `most`, of each attribute that has more values than that, about."""
-    total = OVERHEAD + _weigh(_copy(span.attributes), most)
+def weigh(span: ReadableSpan, *, roughly: bool = False) -> int:
+    """Bytes that a span holds. Roughly: in a few microseconds, however much its attributes hold."""
+    measure = _rough if roughly else _exact
+    total = OVERHEAD + _weigh(_copy(span.attributes), measure)
     for event in span.events:
-        total += OVERHEAD // 4 + _weigh(_copy(event.attributes), most)
+        total += OVERHEAD // 4 + _weigh(_copy(event.attributes), measure)
     return total
 
 
 def weigh_log(record: LogRecord) -> int:
-    return OVERHEAD + _weigh({"body": record.body, **record.attributes}, None)
+    return OVERHEAD + _weigh({"body": record.body, **record.attributes}, _exact)
 
 
-def _weigh(attributes: dict[str, Any], most: int | None) -> int:
+def _weigh(attributes: dict[str, Any], measure: Callable[[Any], int]) -> int:
     total = 0
     for value in attributes.values():
-        total += getsizeof(value) if type(value) in _FLAT else _nested(value, most)
+        total += getsizeof(value) if type(value) in _FLAT else measure(value)
     return total
 
 
-def _nested(value: Any, most: int | None) -> int:
-    """Bytes of a value with all it holds; of more than `most` values, what those seen weigh on average."""
-    total = seen = 0
+def _exact(value: Any) -> int:
+    total = 0
     waiting: list[Any] = [value]
     while waiting:
         value = waiting.pop()
         total += getsizeof(value)
-        seen += 1
         if isinstance(value, list | tuple):
             waiting.extend(value)
         elif isinstance(value, Mapping):
             waiting.extend(value.values())
-            total += 60 * len(value)  # its keys, most of them shared
-        if seen == most:
-            return total * (seen + len(waiting)) // seen
+            total += _KEY * len(value)
     return total
+
+
+def _rough(value: Any, depth: int = 0) -> int:
+    """Of many values the first, the middle and the last stand for all."""
+    total = getsizeof(value)
+    if isinstance(value, Mapping):
+        total += _KEY * len(value)
+        value = tuple(value.values())
+    if not isinstance(value, list | tuple) or depth == _DEEP:
+        return total
+    many = len(value)
+    sample = value if many <= _SAMPLE else (value[0], value[many // 2], value[-1])
+    seen = 0
+    for part in sample:
+        seen += getsizeof(part) if type(part) in _FLAT else _rough(part, depth + 1)
+    return total + (seen if many <= _SAMPLE else seen * many // _SAMPLE)
