@@ -54,7 +54,8 @@ def bind(endpoint: str, what: str) -> tuple[str, list[socket.socket]]:
 
 
 def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends without delay; else an answer in two parts waits for the sender's ACK.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port just left may be had again
         if family == socket.AF_INET6:  # as gRPC does: the address that means any means IPv4's too

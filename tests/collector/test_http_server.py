@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -249,6 +250,15 @@ async def test_over_the_limit_the_connection_goes_that_finished_nothing_for_long
         for other in (connections[0], connections[2]):
             await other.send(GOOD)
             await other.until(b"hello")
+
+
+async def test_answers_are_sent_without_delay() -> None:
+    """Header and body are written one after the other: the second must not wait for the other side's ACK."""
+    async with serving() as server, raw_connection(server.address) as connection:
+        await connection.send(GOOD)
+        await connection.until(b"hello")
+        (accepted,) = server.connections
+        assert accepted.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_stopping_lets_a_request_finish() -> None:
