@@ -13,15 +13,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, get_args, get_origin
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
 from onpath.policy.problems import pointer
 from onpath.policy.yaml import Document, read_text
+from onpath.results_presets import Preset
 from onpath_collector.buffer import BufferSettings
 from onpath_collector.downstream.endpoint import parse_endpoint
 from onpath_collector.listening import is_loopback
@@ -86,6 +97,7 @@ def _target(value: str) -> str:
 
 
 Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0)]
+Time = Annotated[float, BeforeValidator(_duration), Field(gt=0)]  # a duration that something takes
 Size = Annotated[int, BeforeValidator(_size), Field(ge=0)]
 Address = Annotated[str, AfterValidator(_address)]
 Target = Annotated[str, AfterValidator(_target)]
@@ -230,11 +242,40 @@ class EvaluateConfig(_Part):
         return self.workers
 
 
+class ResultSignalConfig(_Part):
+    """Where one signal of the results goes; without `endpoint`, where all results go, with these headers too."""
+
+    enabled: bool = True
+    endpoint: Target | None = None
+    protocol: Literal["grpc", "http"] | None = None
+    headers: dict[str, str] = {}
+
+
+class ResultMetricsConfig(ResultSignalConfig):
+    interval: Time = 60.0
+
+
+SinkType: TypeAlias = Literal["phoenix", "mlflow", "langfuse", "langsmith", "datadog", "webhook"]
+
+
+class SinkConfig(_Part):
+    """A dashboard with an API of its own for scores. What isn't set here comes from the environment."""
+
+    type: SinkType
+    url: HttpUrl | None = None
+    timeout: Time = 5.0  # for one request
+
+
 class ResultsConfig(_Part):
     endpoint: Target | None = None
     protocol: Literal["grpc", "http"] | None = None
     headers: dict[str, str] = {}
+    traces: ResultSignalConfig = ResultSignalConfig()
+    logs: ResultSignalConfig = ResultSignalConfig()
+    metrics: ResultMetricsConfig = ResultMetricsConfig()
     spans: Literal["clamped", "realtime", "linked", "off"] = "clamped"
+    presets: list[Preset] = []
+    sinks: list[SinkConfig] = []
     report_file: str | None = None
 
 
@@ -319,11 +360,21 @@ def problems_of(path: Path) -> list[str]:
 
 
 def shown(settings: Settings) -> dict[str, Any]:
-    """What is in force, for `--print-config`: header values are secrets and stay hidden."""
+    """What is in force, for `--print-config`: header values and paths of sinks may be secrets and stay hidden."""
     found = settings.model_dump(mode="json")
-    for part in (found["forward"], found["results"]):
+    results = found["results"]
+    for part in (found["forward"], results, results["traces"], results["logs"], results["metrics"]):
         part["headers"] = dict.fromkeys(part["headers"], "(hidden)")
+    for sink in results["sinks"]:
+        sink["url"] = sink["url"] and _open_part(sink["url"])
     return found
+
+
+def _open_part(url: str) -> str:
+    """Of a URL that may hold a secret in any part but its host."""
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return origin if url.rstrip("/") == origin else f"{origin}/(hidden)"
 
 
 def _filled_in(document: Document) -> tuple[dict[str, Any], list[str]]:
@@ -389,10 +440,11 @@ def _place(document: Document, at: str) -> str:
 
 def _known(path: list[str]) -> Iterator[str]:
     """Names of the settings below a path."""
-    model: Any = Settings
+    here: Any = Settings
     for part in path:
-        annotation = model.model_fields[part].annotation if part in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return
-        model = annotation
-    yield from model.model_fields
+        if get_origin(here) is list:
+            (here,) = get_args(here)
+        else:
+            here = here.model_fields[part].annotation if part in getattr(here, "model_fields", ()) else None
+    if isinstance(here, type) and issubclass(here, BaseModel):
+        yield from here.model_fields

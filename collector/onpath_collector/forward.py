@@ -40,6 +40,7 @@ class ForwardSettings:
     queue_bytes: int = 256 << 20
     concurrency: int = 8  # requests being sent, or waiting for their next attempt, at once
     retry: RetrySettings = RetrySettings()
+    quiet: frozenset[str] = frozenset()  # reasons that are not logged here: whoever enqueues tells of them
 
 
 @dataclass(slots=True)
@@ -227,7 +228,7 @@ class Forwarder:
             kind, what = outcome.reason, "is not taking requests, they are kept and retried"
         else:
             kind, what = outcome.reason, "refused a request for good, it is dropped"
-        if kind not in self._told:
+        if kind not in self._told and kind not in self._settings.quiet:
             self._told.add(kind)
             log.warning("the downstream %s (%s: %s); further ones are only counted", what, kind, outcome.message)
 

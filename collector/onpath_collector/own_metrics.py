@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -24,6 +24,9 @@ from onpath_collector.forward import Forwarder
 from onpath_collector.intake import Intake
 from onpath_collector.receivers.base import ReceiverCounts
 from onpath_collector.release import Release
+
+if TYPE_CHECKING:
+    from onpath_collector.exporters.sinks import SinkExporter
 
 F = TypeVar("F", bound=Metric)
 
@@ -48,6 +51,7 @@ class Parts:
     forwarders: Mapping[Signal, Forwarder]
     results: OtlpResults | None
     evaluate_queue: int
+    sinks: Sequence[SinkExporter] = ()
 
     def ledger(self) -> Ledger:
         return Ledger(**self.release.sums(), **self.intake.sums())
@@ -86,6 +90,7 @@ class OwnMetrics:
         yield from _queues(parts.exporters)
         if parts.results is not None:
             yield _dropped_results(parts.results)
+        yield from _sinks(parts.sinks)
 
 
 def _ledger(ledger: Ledger) -> Iterator[Metric]:
@@ -188,6 +193,25 @@ def _dropped_results(results: OtlpResults) -> Metric:
     for signal, dropped in results.dropped.items():
         _add(family, dropped, signal)
     return family
+
+
+def _sinks(sinks: Sequence[SinkExporter]) -> Iterator[Metric]:
+    sent = _family(CounterMetricFamily, "sink_sent_scores", "Accepted by the backend", ["sink"])
+    dropped = _family(CounterMetricFamily, "sink_dropped_scores", "Given up, by reason", ["sink", "reason"])
+    told = "Scores that the backend has no place for, by reason"
+    skipped = _family(CounterMetricFamily, "sink_skipped_scores", told, ["sink", "reason"])
+    retries = _family(CounterMetricFamily, "sink_retries", "Results sent again", ["sink"])
+    size = _family(GaugeMetricFamily, "sink_queue_size", "Results on their way", ["sink"])
+    capacity = _family(GaugeMetricFamily, "sink_queue_capacity", "Results that have room", ["sink"])
+    for sink in sinks:
+        counts, label = sink.counts, [sink.label]
+        sent.add_metric(label, counts.sent)
+        _add(dropped, counts.dropped, sink.label)
+        _add(skipped, counts.skipped, sink.label)
+        retries.add_metric(label, counts.retries)
+        size.add_metric(label, counts.results)
+        capacity.add_metric(label, sink.settings.results)
+    yield from (sent, dropped, skipped, retries, size, capacity)
 
 
 def _counter(name: str, told: str, value: float) -> Metric:

@@ -14,7 +14,6 @@ import signal
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from onpath.policy.load import PolicyError
@@ -23,29 +22,28 @@ from onpath.results import version
 from onpath.results_metrics import step_names
 from onpath_collector.admin import Admin, Health, reading
 from onpath_collector.buffer import TraceBuffer
-from onpath_collector.config import DurabilityConfig, ForwardConfig, PortConfig, Settings
+from onpath_collector.config import DurabilityConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
-from onpath_collector.downstream import Downstream, Signal, TlsSettings, connect, is_own_endpoint
+from onpath_collector.downstream import is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.exporters.console import Console
-from onpath_collector.exporters.otlp import OtlpResults
 from onpath_collector.exporters.own_spans import OwnSpans
 from onpath_collector.exporters.prometheus import PrometheusResults
 from onpath_collector.exporters.report_file import ReportFile
-from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
 from onpath_collector.http_server import Answer
 from onpath_collector.intake import Intake
 from onpath_collector.journal import Journal, JournalError, JournalSettings
 from onpath_collector.judging import Setup
 from onpath_collector.listening import ListenError
 from onpath_collector.otlp import Wanted
+from onpath_collector.outlets import endpoints, forwarders, otlp_results, sinks
 from onpath_collector.own_metrics import OwnMetrics, Parts
 from onpath_collector.policy_source import PolicySource
 from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from onpath_collector.receivers.otlp_http import HttpReceiver, HttpSettings
 from onpath_collector.release import Release
 from onpath_collector.replay import Replay
-from onpath_collector.security import Certificates, Tokens, Watched, read_secret, refresh_for_ever
+from onpath_collector.security import Certificates, Tokens, Watched, refresh_for_ever
 from onpath_collector.telemetry import Telemetry
 from onpath_collector.workers import Judge, Pool, Threaded
 
@@ -54,7 +52,6 @@ log: Final = logging.getLogger("onpath")
 _WATCH: Final = 2.0  # seconds between looks at the policy's files
 _GUARD: Final = {"tls", "bearer_token_files"}  # of a port's settings
 _NAMES: Final = {"grpc": "OTLP/gRPC on", "http": "OTLP/HTTP on", "admin": "admin on"}
-_SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 
 
 class StartError(Exception):
@@ -75,12 +72,13 @@ class Service:
         self.policy = source.load() if source is not None else None
         self.journal = _journal(settings.durability)
         self._instance = str(uuid.uuid4()) if self.journal is None else self.journal.instance
-        self.forwarders = _forwarders(settings.forward)
+        self.forwarders = forwarders(settings.forward)
         self.telemetry = Telemetry()
         self.health = Health()
         self.buffer = TraceBuffer(settings.buffer.buffer_settings())
         self._report_file: ReportFile | None = None
-        self._otlp_results = _otlp_results(settings)
+        self._otlp_results = otlp_results(settings, _resource(self._instance))
+        self._sinks = sinks(settings.results)
         self._judge = self._new_judge(self.policy) if self.policy is not None else None
         self.release = Release(
             self.buffer,
@@ -124,6 +122,7 @@ class Service:
             if self._otlp_results is not None:
                 exporters.append(self._otlp_results)
                 self._otlp_results.start()
+            exporters += self._sinks
             for forwarder in self.forwarders.values():
                 forwarder.start()
             if self.journal is not None:
@@ -136,9 +135,8 @@ class Service:
         except OSError as error:
             await self.stop()
             raise StartError(f"report file {error.filename}: {error.strerror}", 1) from None
-        endpoints = {self._settings.forward.endpoint, self._settings.results.endpoint} - {None}
-        for endpoint in endpoints:
-            if endpoint is not None and is_own_endpoint(endpoint, addresses.values()):
+        for endpoint in endpoints(self._settings):
+            if is_own_endpoint(endpoint, addresses.values()):
                 await self.stop()
                 raise StartError(f"the downstream {endpoint} is this collector itself ({_named(addresses)})", 2)
         if self.journal is not None:
@@ -170,8 +168,8 @@ class Service:
         await asyncio.gather(*(receiver.stop(min(5.0, share)) for receiver in self.receivers))
         forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
         await self.release.stop(deadline - share, leave=leave)
-        if self._otlp_results is not None:
-            await self._otlp_results.close(deadline - share / 2)
+        results = () if self._otlp_results is None else (self._otlp_results,)
+        await asyncio.gather(*(each.close(deadline - share / 2) for each in (*results, *self._sinks)))
         await forwarding
         await asyncio.gather(*(f.close(None if self.journal else "shutdown") for f in self.forwarders.values()))
         if self.journal is not None:
@@ -237,6 +235,7 @@ class Service:
             release=self.release,
             forwarders=self.forwarders,
             results=self._otlp_results,
+            sinks=self._sinks,
             evaluate_queue=self._settings.evaluate.queue,
         )
         self.telemetry.registry.register(OwnMetrics(parts))
@@ -253,7 +252,8 @@ class Service:
         return certificates, tokens
 
     def _setup(self, policy: Policy) -> Setup:
-        return Setup(policy, _resource(self._instance), self._settings.results.spans, step_names(policy))
+        own = self._settings.results
+        return Setup(policy, _resource(self._instance), own.spans, step_names(policy), tuple(own.presets))
 
     def _new_judge(self, policy: Policy) -> Judge:
         settings = self._settings.evaluate
@@ -359,43 +359,3 @@ def _journal(config: DurabilityConfig) -> Journal | None:
             max_bytes=config.max_bytes,
         )
     )
-
-
-def _forwarder(config: ForwardConfig, downstream: Downstream, signal: Signal) -> Forwarder:
-    retry = RetrySettings(**config.retry.model_dump())
-    limits = ForwardSettings(queue_requests=config.queue.requests, queue_bytes=config.queue.bytes, retry=retry)
-    return Forwarder(limits, connect(downstream, signal))
-
-
-def _downstream(config: ForwardConfig, endpoint: str) -> Downstream:
-    """Raises SecretError for a private key that everyone may read."""
-    if config.tls.key is not None:
-        read_secret(config.tls.key)
-    return Downstream(
-        endpoint=endpoint,
-        protocol=config.protocol,
-        headers=config.headers,
-        compression=config.compression,
-        timeout=config.timeout,
-        tls=TlsSettings(**config.tls.model_dump()),
-    )
-
-
-def _forwarders(config: ForwardConfig) -> dict[Signal, Forwarder]:
-    """One a signal; none without a downstream."""
-    if config.endpoint is None:
-        return {}
-    downstream = _downstream(config, config.endpoint)
-    return {signal: _forwarder(config, downstream, signal) for signal in _SIGNALS}
-
-
-def _otlp_results(settings: Settings) -> OtlpResults | None:
-    """Results go to their own endpoint, else where the agent's telemetry goes."""
-    forward, own = settings.forward, settings.results
-    if own.endpoint is not None:
-        downstream = replace(_downstream(forward, own.endpoint), protocol=own.protocol, headers=own.headers)
-    elif forward.endpoint is not None:
-        downstream = _downstream(forward, forward.endpoint)
-    else:
-        return None
-    return OtlpResults(_forwarder(forward, downstream, "traces"), _forwarder(forward, downstream, "logs"))

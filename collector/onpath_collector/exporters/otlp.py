@@ -1,6 +1,7 @@
-"""Results as OTLP to where people already look: evaluation spans on the traces signal, events on the logs signal.
+"""Results as OTLP to where people already look: evaluation spans as traces, events as logs, counts as metrics.
 
-Outcome.spans, .logs (serialised requests) -> gathered for a moment -> one request -> forward queue of the signal.
+Outcome.spans, .logs (serialised requests) -> gathered for a moment -> one request -> forward queue of the signal
+Outcome.points -> ResultMetrics -> a request every so often -> forward queue of the signal
 
 Serialised protobuf messages of one type, put one after another, are one message with all their repeated fields, so
 gathering is joining bytes. Results can't be refused like a sender can: over the queue's bounds they are dropped, with a
@@ -13,15 +14,20 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from onpath_collector.downstream import Signal
 from onpath_collector.forward import Forwarder
 from onpath_collector.judging import Outcome
 
+if TYPE_CHECKING:
+    from onpath_collector.exporters.otlp_metrics import ResultMetrics
+
 _log: Final = logging.getLogger("onpath")
 _GATHER: Final = 0.2  # seconds; nobody waits for a result, and one request a trace would be many
 _GATHER_BYTES: Final = 1 << 20
+NO_SERVICE: Final = frozenset({"unimplemented", "http_404", "http_405", "http_501"})  # why a signal is off
 _STOPPED: Final = "shutdown"  # why what is left at the end is dropped
 
 
@@ -50,10 +56,10 @@ class _Signal:
         self._gathered = _Batch()
         self._last: _Batch | None = None  # that something was put into
         self._timer: asyncio.TimerHandle | None = None
-        self._off = False
+        self.off = False
 
     def add(self, body: bytes, items: int) -> None:
-        if self._off:
+        if self.off:
             self.dropped["switched_off"] += items
             return
         batch = self._last = self._gathered
@@ -88,8 +94,8 @@ class _Signal:
             self._last.then.append(then)
 
     def _settled(self, batch: _Batch, reason: str | None) -> None:
-        if reason == "unimplemented" and not self._off:
-            self._off = True
+        if reason in NO_SERVICE and not self.off:
+            self.off = True
             _log.warning("results: the backend takes no OTLP %s; they are no longer sent there", self._name)
         if reason != _STOPPED:
             batch.settle()
@@ -98,11 +104,14 @@ class _Signal:
 class OtlpResults:
     """Sends what outcomes hold. `dropped` counts results by signal and reason; what the queues lose they count."""
 
-    def __init__(self, traces: Forwarder, logs: Forwarder) -> None:
-        self._signals: dict[Signal, _Signal] = {
-            "traces": _Signal("traces", traces),
-            "logs": _Signal("logs", logs),
-        }
+    def __init__(
+        self, forwarders: Mapping[Signal, Forwarder], metrics: ResultMetrics | None = None, interval: float = 60.0
+    ) -> None:
+        """A signal without a forwarder isn't sent. `metrics` is sent every `interval` seconds, and at the end."""
+        self._signals: dict[Signal, _Signal] = {name: _Signal(name, each) for name, each in forwarders.items()}
+        self._metrics = metrics
+        self._interval = interval
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def forwarders(self) -> Mapping[Signal, Forwarder]:
@@ -115,21 +124,48 @@ class OtlpResults:
     def start(self) -> None:
         for signal in self._signals.values():
             signal.forwarder.start()
+        self._schedule()
 
     def export(self, outcome: Outcome) -> None:
-        if outcome.spans:
-            self._signals["traces"].add(outcome.spans, len(outcome.verdicts))
-        if outcome.logs:
-            self._signals["logs"].add(outcome.logs, outcome.evaluations)
+        self._add("traces", outcome.spans, len(outcome.verdicts))
+        self._add("logs", outcome.logs, outcome.evaluations)
+        if self._metrics is not None and not self._signals["metrics"].off:
+            self._metrics.record(outcome.points)
+
+    def _add(self, name: Signal, body: bytes, items: int) -> None:
+        signal = self._signals.get(name)
+        if body and signal is not None:
+            signal.add(body, items)
+
+    def _schedule(self) -> None:
+        if self._metrics is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._send_metrics)
+
+    def _send_metrics(self) -> None:
+        self._collect()
+        self._schedule()
+
+    def _collect(self) -> None:
+        if self._metrics is not None and not self._signals["metrics"].off:
+            body, count = self._metrics.collect()
+            self._add("metrics", body, count)
 
     def when_sent(self, then: Callable[[], None]) -> None:
         """See `base.SendingExporter`."""
-        first, second = self._signals.values()
-        first.when_sent(lambda: second.when_sent(then))
+        for name in ("traces", "logs"):  # metrics are sums: they start anew with the collector
+            signal = self._signals.get(name)
+            if signal is not None:
+                then = partial(signal.when_sent, then)
+        then()
 
     async def close(self, deadline: float) -> None:
         """Sends what is left until the forwarders' clock reads `deadline`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._collect()
         for signal in self._signals.values():
             signal.flush()
         await asyncio.gather(*(s.forwarder.drain(deadline) for s in self._signals.values()))
         await asyncio.gather(*(s.forwarder.close(_STOPPED) for s in self._signals.values()))
+        if self._metrics is not None:
+            self._metrics.close()

@@ -7,10 +7,12 @@ Outcome -> SinkExporter (queue, retries, counts) -> Sink.send -> requests of one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
+from onpath_collector.config import SinkType
 from onpath_collector.exporters.sinks.base import Http, Problem, Sink, Target
 from onpath_collector.exporters.sinks.datadog import Datadog
 from onpath_collector.exporters.sinks.delivery import SinkExporter
@@ -20,9 +22,7 @@ from onpath_collector.exporters.sinks.mlflow import MLflow
 from onpath_collector.exporters.sinks.phoenix import Phoenix
 from onpath_collector.exporters.sinks.webhook import Webhook
 
-__all__ = ["SinkExporter", "SinkSettings", "SinkType", "open_sinks"]
-
-SinkType: TypeAlias = Literal["phoenix", "mlflow", "langfuse", "langsmith", "datadog", "webhook"]
+__all__ = ["SinkExporter", "SinkSettings", "open_sinks"]
 
 _MAKERS: Final[Mapping[SinkType, Callable[[Target], Sink]]] = {
     "phoenix": Phoenix,
@@ -47,13 +47,15 @@ def open_sinks(settings: Sequence[SinkSettings], environment: Mapping[str, str])
     """Nothing is sent yet. Raises ValueError that names every sink without a place or credentials, a line each."""
     problems: list[str] = []
     made: list[SinkExporter] = []
+    types = Counter(each.type for each in settings)
     for position, each in enumerate(settings):
         try:
             sink = _MAKERS[each.type](Target(each.url, environment))
         except Problem as problem:
             problems.append(f"results.sinks[{position}] ({each.type}): {problem}")
         else:
-            made.append(SinkExporter(each.type, sink, Http(sink.url, sink.headers, each.timeout)))
+            label = each.type + (f"/{position}" if types[each.type] > 1 else "")
+            made.append(SinkExporter(label, sink, Http(sink.url, sink.headers, each.timeout)))
     if problems:
         raise ValueError("\n".join(problems))
     return made

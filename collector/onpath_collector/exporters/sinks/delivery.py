@@ -62,11 +62,11 @@ class _Entry:
 
 
 class SinkExporter:
-    """Owned by one event loop. `clock` and `sleep` are time for the retries, in seconds."""
+    """Owned by one event loop. `label` tells it from other sinks; `clock` and `sleep` are time, in seconds."""
 
     def __init__(
         self,
-        name: str,
+        label: str,
         sink: Sink,
         http: Http,
         settings: DeliverySettings | None = None,
@@ -74,8 +74,7 @@ class SinkExporter:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self.name = name
-        self.url = sink.url
+        self.label = label
         self.counts = SinkCounts()
         self.settings = settings or DeliverySettings()
         self._sink = sink
@@ -212,7 +211,7 @@ class SinkExporter:
         """Logs each kind of trouble once; all are counted."""
         if kind not in self._told:
             self._told.add(kind)
-            _log.warning("the sink %s at %s %s; further ones are only counted", self.name, self.url, trouble)
+            _log.warning("the sink %s %s; further ones are only counted", self.label, trouble)
 
     async def close(self, deadline: float) -> None:
         """Sends what is left until the clock reads `deadline`; the rest is dropped, and counted. Safe again."""
@@ -221,7 +220,7 @@ class SinkExporter:
             async with asyncio.timeout(max(0.0, deadline - self._clock())):
                 await self._idle.wait()
         except TimeoutError:
-            _log.warning("the sink %s: stopped with %d scores not sent", self.name, self.counts.queued)
+            _log.warning("the sink %s: stopped with %d scores not sent", self.label, self.counts.queued)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
