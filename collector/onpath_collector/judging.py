@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from onpath import results
 from onpath.evaluate import evaluate
@@ -24,6 +24,7 @@ from onpath_collector.otlp.results import encode_events, encode_spans
 from onpath_collector.timing import Timer
 
 PROJECT: Final = "openinference.project.name"  # of a resource: where Phoenix files its traces
+_DRAWN: Final = 300  # steps of a time line; of more, only the first
 _MARK: Final = 8  # digits that tell the results of one trace apart
 
 
@@ -100,6 +101,8 @@ class Outcome:
     broken: tuple[str, ...] = ()  # evaluations that failed themselves: workflow/evaluation: error type
     points: tuple[Point, ...] = ()  # for metrics
     own_spans: tuple[bytes, ...] = ()  # ids of the evaluation spans, by which they are known when they come back
+    root: str | None = None  # span id of the declared root that alone was judged
+    timelines: tuple[str, ...] = ()  # one JSON text a result, see `timeline`
     seconds: Mapping[tuple[str, str], float] = field(default_factory=dict, compare=False)  # by workflow and check
 
 
@@ -162,7 +165,23 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         broken=tuple([f"{r.workflow}/{e.name}: {e.broken}" for r, e in broken]),
         points=tuple(points(report, setup.steps, _verdicts_before(report, job.before))),
         own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),
+        root=None if job.root is None else job.root.hex(),
+        timelines=tuple([results.json_text(timeline(r)) for r in report.results]),
     )
+
+
+def timeline(result: Result) -> dict[str, Any]:
+    """When the scope's steps were, without what they held: times in nanoseconds since the Unix epoch, or None.
+
+    A step is [kind, name, start, end, status, [first span id]]; `more` counts those that are left out.
+    """
+    drawn = result.steps[:_DRAWN]
+    return {
+        "start": result.start_ns,
+        "end": result.end_ns,
+        "steps": [[s.kind, s.name, s.start_ns, s.end_ns, s.status, s.span_ids[:1]] for s in drawn],
+        "more": len(result.steps) - len(drawn),
+    }
 
 
 def _places(report: Report, trace: Trace, job: Job) -> tuple[Place, ...]:

@@ -133,6 +133,8 @@ class _Judging:
                 duplicates=self.trace.duplicates,
             ),
             conversation=scope.session,
+            start_ns=scope.start_ns,
+            steps=scope.steps,
         )
 
 

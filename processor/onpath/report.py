@@ -8,6 +8,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
+from onpath.steps.model import Step
+
 Severity: TypeAlias = Literal["low", "material", "critical"]
 Move: TypeAlias = Literal["same", "missing", "extra", "moved"]
 
@@ -116,6 +118,8 @@ class Result:
     evaluations: tuple[Evaluation, ...]
     coverage: Coverage
     conversation: str | None = None  # the session that the scope's own spans name, joined by it or not
+    start_ns: int | None = None
+    steps: tuple[Step, ...] = field(default=(), compare=False, repr=False)  # what was judged, to draw; never leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,147 @@
+"""Reports as they are made: kept, and handed at once to who waits for one or watches them all.
+
+export(Outcome) -> waiting calls, watches -> (gathered for a moment) -> Store, on a thread: disks may be slow
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from onpath_collector.judging import Outcome
+from onpath_collector.reports.store import Store
+from onpath_collector.reports.values import Filter, Page, StoredReport
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("onpath")
+_GATHER: Final = 0.1  # seconds; nothing waits for what is written, and one transaction a report would be many
+_BEHIND: Final = 1000  # reports that a watch may be behind
+
+
+class TooSlow(Exception):
+    """A watch was more reports behind than are kept for it."""
+
+
+class Watch:
+    """Each report made from now on that the filter takes, as an async iterator; raises TooSlow. Close it when done."""
+
+    def __init__(self, wanted: Filter, closed: Callable[[Watch], None]) -> None:
+        self._wanted = wanted
+        self._closed = closed
+        self._queue: asyncio.Queue[Outcome] = asyncio.Queue(_BEHIND)
+        self._lost = False
+
+    def offer(self, outcome: Outcome) -> None:
+        try:
+            self._queue.put_nowait(outcome)
+        except asyncio.QueueFull:
+            self._lost = True
+
+    async def __aiter__(self) -> AsyncIterator[StoredReport]:
+        while not self._lost:
+            report = StoredReport.of(await self._queue.get())
+            if self._wanted.takes(report):
+                yield report
+        raise TooSlow(f"more than {_BEHIND} reports behind")
+
+    def close(self) -> None:
+        self._closed(self)
+
+
+class Reports:
+    """An exporter of results, and where they are read. Owned by one event loop."""
+
+    def __init__(self, path: Path | None, limit: int) -> None:
+        """Raises StoreError."""
+        self.failed = 0  # reports that could not be written
+        self._store = Store(path, limit)
+        self._thread = ThreadPoolExecutor(1, "onpath-reports")
+        self._pending: deque[Outcome] = deque(maxlen=limit)  # more would not be kept anyway
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._waiting: dict[str, set[asyncio.Future[Outcome]]] = {}
+        self._watches: set[Watch] = set()
+        self._closed = False
+
+    def export(self, outcome: Outcome) -> None:
+        self._pending.append(outcome)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER, self._flush)
+        for waiting in self._waiting.pop(outcome.trace_id, ()):
+            if not waiting.done():
+                waiting.set_result(outcome)
+        for watch in self._watches:
+            watch.offer(outcome)
+
+    async def get(self, trace_id: str) -> StoredReport | None:
+        """The newest revision; `trace_id` in lower-case hex."""
+        return await self._read(lambda: self._store.get(trace_id))
+
+    async def page(self, wanted: Filter, size: int, token: str = "") -> Page:
+        """Newest first. Raises BadToken."""
+        return await self._read(lambda: self._store.page(wanted, size, token))
+
+    async def wait(self, trace_id: str, seconds: float) -> StoredReport:
+        """The report of a trace as soon as there is one. Raises TimeoutError."""
+        made: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(trace_id, set()).add(made)
+        try:
+            async with asyncio.timeout(seconds):
+                found = await self.get(trace_id)
+                if found is not None:
+                    return found
+                outcome = await made
+            return await self.get(trace_id) or StoredReport.of(outcome)
+        finally:
+            others = self._waiting.get(trace_id, set())
+            others.discard(made)
+            if not others:
+                self._waiting.pop(trace_id, None)
+
+    def watch(self, wanted: Filter) -> Watch:
+        watch = Watch(wanted, self._watches.discard)
+        self._watches.add(watch)
+        return watch
+
+    async def close(self) -> None:
+        """Writes what is left. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writing is not None:
+            await self._writing
+        self._flush()
+        if self._writing is not None:
+            await self._writing
+        self._thread.shutdown()
+        self._store.close()
+
+    async def _read(self, read: Callable[[], T]) -> T:
+        """After all that was exported before: the thread does one thing after another."""
+        self._flush()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._pending:
+            return
+        batch = list(self._pending)
+        self._pending.clear()
+        self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
+
+    def _write(self, batch: Sequence[Outcome]) -> None:
+        try:
+            self._store.write(batch)
+        except sqlite3.Error as error:
+            if not self.failed:
+                _log.error("report store: %s; further failures are counted, not logged", error)
+            self.failed += len(batch)

@@ -1,0 +1,158 @@
+"""The newest reports in SQLite: in memory, or in a file that outlives the collector. Used by one thread at a time.
+
+A report is one row under its trace id; a trace with declared roots has one part for each of them in it. What a filter
+asks for stands beside it, a row a result. Texts are bytes: what agents send need not be Unicode that SQLite takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from onpath_collector.judging import Outcome
+from onpath_collector.reports.values import Filter, Object, Page, StoredReport, judged_ms, session_of
+
+_FORMAT: Final = 1
+_TABLES: Final = """
+CREATE TABLE reports (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, trace_id TEXT NOT NULL UNIQUE, empty INTEGER NOT NULL, parts BLOB NOT NULL
+);
+CREATE INDEX reports_empty ON reports (empty, number);
+CREATE TABLE results (
+    number INTEGER NOT NULL REFERENCES reports ON DELETE CASCADE,
+    workflow BLOB NOT NULL, verdict TEXT NOT NULL, service BLOB, judged_ms INTEGER NOT NULL
+);
+CREATE INDEX results_number ON results (number);
+"""
+
+
+class StoreError(Exception):
+    """The store can't be opened; the message says which and why."""
+
+
+class Store:
+    """Keeps the `limit` newest reports that hold results, and as many of traces that no workflow matched."""
+
+    def __init__(self, path: Path | None, limit: int) -> None:
+        """`path` None: in memory. A new file is readable by its owner alone. Raises StoreError."""
+        self._limit = limit
+        try:
+            if path is not None:
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            # Calls come one after another, though not from one thread.
+            self._db = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"report store {path}: {getattr(error, 'strerror', None) or error}") from None
+        try:
+            self._set_up()
+        except (sqlite3.Error, StoreError) as error:
+            self._db.close()
+            raise StoreError(f"report store {path}: {error}") from None
+
+    def _set_up(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        (found,) = self._db.execute("PRAGMA user_version").fetchone()
+        if found not in (0, _FORMAT):
+            raise StoreError(f"written by another version of onpath (format {found}, this one has {_FORMAT})")
+        if not found:
+            self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_FORMAT}; COMMIT;")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def write(self, outcomes: Iterable[Outcome]) -> None:
+        """Takes reports in, each in the place of the one before it. Raises sqlite3.Error, and then none of them."""
+        with self._db:
+            for outcome in outcomes:
+                self._write(outcome)
+            for empty in (0, 1):
+                self._db.execute(
+                    "DELETE FROM reports WHERE empty = ?1 AND number <= "
+                    "(SELECT number FROM reports WHERE empty = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+                    (empty, self._limit),
+                )
+
+    def _write(self, outcome: Outcome) -> None:
+        found = self._db.execute("SELECT parts FROM reports WHERE trace_id = ?", (outcome.trace_id,)).fetchone()
+        parts: Object = json.loads(_text(found[0])) if found else {}
+        parts[outcome.root or ""] = {
+            "revision": outcome.revision,
+            "results": outcome.lines,
+            "timelines": outcome.timelines,
+            "unmatched": dict(outcome.unmatched),
+        }
+        results = [json.loads(line) for part in parts.values() for line in part["results"]]
+        self._db.execute("DELETE FROM reports WHERE trace_id = ?", (outcome.trace_id,))
+        added = self._db.execute(
+            "INSERT INTO reports (trace_id, empty, parts) VALUES (?, ?, ?)",
+            (outcome.trace_id, not results, _bytes(json.dumps(parts, ensure_ascii=False))),
+        )
+        self._db.executemany(
+            "INSERT INTO results VALUES (?, ?, ?, ?, ?)",
+            [
+                (added.lastrowid, _bytes(r["workflow"]), r["verdict"], _bytes(r["service"]), judged_ms(r))
+                for r in results
+            ],
+        )
+
+    def get(self, trace_id: str) -> StoredReport | None:
+        found = self._db.execute("SELECT trace_id, parts FROM reports WHERE trace_id = ?", (trace_id,)).fetchone()
+        return None if found is None else _report(*found)
+
+    def page(self, wanted: Filter, size: int, token: str = "") -> Page:
+        """At most `size` reports from where the token says. Raises BadToken."""
+        before = wanted.place(token)
+        conditions, values = _conditions(wanted)
+        if before is not None:
+            conditions.append("number < ?")
+            values.append(before)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = self._db.execute(
+            f"SELECT number, trace_id, parts FROM reports {where} ORDER BY number DESC LIMIT ?", (*values, size + 1)
+        ).fetchall()
+        next_token = wanted.token(rows[size - 1][0]) if len(rows) > size else ""
+        return Page([_report(*row[1:]) for row in rows[:size]], next_token)
+
+
+def _conditions(wanted: Filter) -> tuple[list[str], list[Any]]:
+    if wanted.all:
+        return [], []
+    asked = {
+        "workflow = ?": _bytes(wanted.workflow),
+        "verdict = ?": wanted.verdict,
+        "service = ?": _bytes(wanted.service),
+        "judged_ms >= ?": wanted.since_ms,
+    }
+    chosen = {condition: value for condition, value in asked.items() if value is not None}
+    return [f"number IN (SELECT number FROM results WHERE {' AND '.join(chosen)})"], list(chosen.values())
+
+
+def _report(trace_id: str, data: bytes) -> StoredReport:
+    parts: Sequence[Object] = list(json.loads(_text(data)).values())
+    results = [json.loads(line) for part in parts for line in part["results"]]
+    unmatched: dict[str, int] = {}
+    for part in parts:
+        for reason, count in part["unmatched"].items():
+            unmatched[reason] = unmatched.get(reason, 0) + count
+    return StoredReport(
+        trace_id=trace_id,
+        session=session_of(results),
+        revision=max(part["revision"] for part in parts),
+        results=results,
+        timelines=[json.loads(line) for part in parts for line in part["timelines"]],
+        unmatched=unmatched,
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
