@@ -29,6 +29,7 @@ _LEVELS: Final = {
     "usage": Level("a mapping of metrics", None, "number"),
     "record": Level(f"a mapping with {', '.join(PROPERTIES)}", None, None),
 }
+_FLOWS: Final = ("seq!", "parallel!", "any!")
 _OF_PROPERTY: Final = {
     "input": "value",
     "output": "value",
@@ -95,7 +96,10 @@ def _mapping(raw: dict[Any, Any], problems: Problems, at: str, level: str, path:
 
 def _check(key: str, raw: Any, problems: Problems, at: str, level: str, path: Path) -> Iterator[Leaf]:
     domain = _LEVELS[level].domain
-    if domain is None:
+    if level == "record" and key in _FLOWS:
+        said = f"no `{key}` under a name: a sub-agent is one step, its own flow is a workflow of its own with `agent`"
+        problems.error(at, said)
+    elif domain is None:
         problems.error(at, f"`{key}` can't stand here: expected {_LEVELS[level].said}")
     elif (check := load_check(key, raw, problems, at, domain=domain)) is not None:
         yield Leaf(path, check)
