@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -15,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.support.collector import ANY_PORTS, Collector
+from tests.support.collector import Collector
 from tests.support.onpath import onpath
 from tests.support.otlp_sink import OtlpSink
 from tests.support.tls import Authority, secret
@@ -126,40 +125,3 @@ def test_every_port_is_guarded_by_its_settings(policy: Path, tmp_path: Path) -> 
         refused.value.close()
         done = onpath("health", "--admin", collector.ports["admin"], "--config", str(config))
         assert done.returncode == 0, done.stderr
-
-
-def test_a_key_that_everyone_may_read_is_refused(policy: Path, tmp_path: Path) -> None:
-    cert, key = Authority(tmp_path).issue(mode=0o644)
-    token = secret(tmp_path / "token", "letmein", 0o604)
-    for settings in (
-        f"receivers: {{grpc: {{tls: {{cert: {cert}, key: {key}}}}}}}",
-        f"receivers: {{http: {{bearer_token_files: [{token}]}}}}",
-        f"admin: {{tls: {{cert: {cert}, key: {key}}}}}",
-        f"forward: {{endpoint: 'grpcs://127.0.0.1:9', tls: {{cert: {cert}, key: {key}}}}}",
-    ):
-        config = tmp_path / "onpath.yaml"
-        config.write_text(settings + "\n", encoding="utf-8")
-        done = onpath("collector", "--policy", str(policy), "--config", str(config))
-        assert done.returncode == 2
-        assert "everyone may read this secret" in done.stderr
-
-
-@pytest.mark.parametrize("port", ["--grpc", "--http", "--admin"])
-def test_a_downstream_that_is_one_of_its_own_ports_is_refused(port: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    done = onpath("collector", *ANY_PORTS, port, f"127.0.0.1:{number}", "--forward", f"http://localhost:{number}")
-    assert done.returncode == 2
-    assert "is this collector itself" in done.stderr
-
-
-@pytest.mark.parametrize(("port", "what"), [("--http", "OTLP/HTTP"), ("--admin", "admin requests")])
-def test_a_port_in_use_is_said_and_ends_with_1(port: str, what: str) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = onpath("collector", *ANY_PORTS, port, address)
-    assert done.returncode == 1
-    assert f"cannot receive {what} on {address}: Address already in use" in done.stderr
