@@ -27,6 +27,7 @@ from onpath_collector.release import Release
 
 if TYPE_CHECKING:
     from onpath_collector.exporters.sinks import SinkExporter
+    from onpath_collector.journal import Journal
 
 F = TypeVar("F", bound=Metric)
 
@@ -52,6 +53,7 @@ class Parts:
     results: OtlpResults | None
     evaluate_queue: int
     sinks: Sequence[SinkExporter] = ()
+    journal: Journal | None = None
 
     def ledger(self) -> Ledger:
         return Ledger(**self.release.sums(), **self.intake.sums())
@@ -83,7 +85,12 @@ class OwnMetrics:
         yield from _requests(parts.receivers)
         yield _by("spans_invalid", "Spans with a wrong id, by which", parts.intake.rejected, "reason")
         yield _counter("spans_own", "Spans of this collector's results that came back", parts.intake.own)
+        yield _counter(
+            "spans_impersonated", "Spans of a scope named like ours, and not ours", parts.intake.impersonated
+        )
         yield from _buffer(parts.buffer)
+        if parts.journal is not None:
+            yield from _journal(parts.journal)
         yield from _evaluations(parts)
         for signal, items in _ITEMS.items():
             yield from _sent(signal, items, parts.exporters)
@@ -152,6 +159,13 @@ def _buffer(buffer: TraceBuffer) -> Iterator[Metric]:
     bounds = [*map(str, LATENESS), "+Inf"]
     lateness.add_metric([], list(zip(bounds, accumulate(counts.lateness), strict=True)), None)
     yield lateness
+
+
+def _journal(journal: Journal) -> Iterator[Metric]:
+    yield _gauge("journal_bytes", "Bytes that the journal holds, about", journal.size)
+    yield _gauge("journal_requests", "Requests that are not settled and forwarded", journal.requests)
+    yield _counter("journal_failures", "Attempts to write that failed", journal.failures)
+    yield _counter("journal_damaged", "Journals set aside at the start, for damage", journal.damaged)
 
 
 def _evaluations(parts: Parts) -> Iterator[Metric]:

@@ -236,6 +236,7 @@ class Service:
             forwarders=self.forwarders,
             results=self._otlp_results,
             sinks=self._sinks,
+            journal=self.journal,
             evaluate_queue=self._settings.evaluate.queue,
         )
         self.telemetry.registry.register(OwnMetrics(parts))
