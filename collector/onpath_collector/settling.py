@@ -39,6 +39,8 @@ class Settling:
                 if not part:
                     last[released.trace_id] = closing
             closings.append(closing)
+        for number in self._buffer.take_gone():
+            self._journal.let_go(number)
         if closings:
             self._journal.flush(set(closings))
         return closings[::-1]

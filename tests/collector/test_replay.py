@@ -221,6 +221,23 @@ async def test_log_records_come_back_as_evidence() -> None:
         await second.stop()
 
 
+async def test_log_records_that_came_before_their_spans_come_back_too() -> None:
+    async with journalled() as (first, folder):
+        await first.intake.logs(log(1, 1))
+        await first.intake.logs(log(2, 2))
+        second = await first.crash(folder())
+        await second.start()
+        await second.intake.traces(request((1, 1, NONE)))
+        await second.walk(SETTLE)
+        await second.judged()
+        assert [(r["logs"], r["spans"]) for r in second.exits.reports] == [(1, [1])]
+        await second.written()
+        assert second.journal.requests == 1
+        await second.walk(IDLE)  # the other one has waited long enough
+        assert second.journal.requests == 0
+        await second.stop()
+
+
 async def test_what_the_downstream_has_is_not_sent_again() -> None:
     async with journalled() as (first, folder):
         one, two = request((1, 1, NONE)), request((2, 2, NONE))

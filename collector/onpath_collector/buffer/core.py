@@ -122,7 +122,7 @@ class TraceBuffer:
     def attach(self, now: float, evidence: Evidence, tag: int | None = None) -> bool:
         """Takes log records that name spans of one trace. They never open a trace, but re-open a settled one.
 
-        The answer is that of `push`; evidence that waits for its first span is not vouched for.
+        The answer is that of `push`; the tag of evidence that waits for a first span in vain is given by `take_gone`.
         """
         data = evidence.data
         run = self._open.get(evidence.trace_id)
@@ -136,8 +136,8 @@ class TraceBuffer:
                 self.counts.dropped_evidence["late"] += 1
                 return False
             else:
-                self.counts.dropped_evidence["no_span"] += self._runs.waiting.add(now, evidence.trace_id, data)
-                return False
+                self._no_span(self._runs.waiting.add(now, evidence.trace_id, data, tag))
+                return True
         if run.full is not None:
             self.counts.dropped_evidence[run.full] += 1
             return False
@@ -146,6 +146,11 @@ class TraceBuffer:
         self._limit(now, run)
         self._open.schedule(run)
         return self._tagged(run, tag, run.bytes > size)
+
+    def take_gone(self) -> list[int]:
+        """Tags of evidence that is no longer kept, without having been released. Each is given once."""
+        gone, self._runs.waiting.gone = self._runs.waiting.gone, []
+        return gone
 
     @staticmethod
     def _tagged(run: Run, tag: int | None, kept: bool) -> bool:
@@ -224,12 +229,14 @@ class TraceBuffer:
                 judgement.parked = run
             if len(found) >= budget:
                 break
+        self._no_span(self._runs.waiting.leave(now))
         self._late.expire(now, 4 * budget)
         self._late.squeeze(_SQUEEZE)
         return found
 
     def drain(self, now: float) -> list[Released]:
         """Lets go of everything, as `shutdown`; runs already told to leave keep their reason."""
+        self._no_span(self._runs.waiting.empty())
         return [found for run in list(self._open) for found in self._close(now, run, now, run.forced or "shutdown")]
 
     def settle(self, released: Released, outcome: Hashable | None) -> Hashable | None:
@@ -255,9 +262,13 @@ class TraceBuffer:
         run = self._open.get(target)
         if run is None:
             if target not in self._ids:
-                self.counts.dropped_evidence["no_span"] += self._runs.waiting.link(now, target, source)
+                self._no_span(self._runs.waiting.link(now, target, source))
         elif len(run.links) < _LINKS:
             run.links.add(source)
+
+    def _no_span(self, chunks: int) -> None:
+        if chunks:
+            self.counts.dropped_evidence["no_span"] += chunks
 
     def _limit(self, now: float, run: Run) -> None:
         if run.spans > self.settings.span_limit:

@@ -11,12 +11,13 @@ _WEIGHT: Final = 200  # bytes that one waiting trace costs besides its data, abo
 class Waiting:
     """What waits for one trace."""
 
-    __slots__ = ("at", "chunks", "links", "size")
+    __slots__ = ("at", "chunks", "links", "size", "tags")
 
     def __init__(self, now: float) -> None:
         self.at = now
         self.chunks: list[bytes] = []
         self.links: set[bytes] = set()
+        self.tags: list[int] = []
         self.size = _WEIGHT
 
 
@@ -28,20 +29,26 @@ class WaitingRoom:
         self._limit = limit
         self._waiting: OrderedDict[bytes, Waiting] = OrderedDict()
         self.size = 0
+        self.gone: list[int] = []  # tags of what has left without a span; the owner empties it
 
-    def add(self, now: float, trace_id: bytes, data: bytes) -> int:
+    def add(self, now: float, trace_id: bytes, data: bytes, tag: int | None = None) -> int:
         """Takes evidence in; how many chunks had to leave for it or can't be taken themselves."""
         if len(data) + _WEIGHT > self._limit:
+            if tag is not None:
+                self.gone.append(tag)
             return 1
-        self._entry(now, trace_id, len(data)).chunks.append(data)
-        return self._leave(now)
+        entry = self._entry(now, trace_id, len(data))
+        entry.chunks.append(data)
+        if tag is not None:
+            entry.tags.append(tag)
+        return self.leave(now)
 
     def link(self, now: float, trace_id: bytes, source: bytes) -> int:
         """Notes that the trace `source` links to `trace_id`; how many chunks had to leave for it."""
         entry = self._waiting.get(trace_id)
         if entry is None or source not in entry.links:
             self._entry(now, trace_id, len(source)).links.add(source)
-        return self._leave(now)
+        return self.leave(now)
 
     def _entry(self, now: float, trace_id: bytes, size: int) -> Waiting:
         entry = self._waiting.get(trace_id)
@@ -52,7 +59,8 @@ class WaitingRoom:
         self.size += size
         return entry
 
-    def _leave(self, now: float) -> int:
+    def leave(self, now: float) -> int:
+        """Lets go of what is over the limits; how many chunks."""
         gone = 0
         while self._waiting:
             trace_id, oldest = next(iter(self._waiting.items()))
@@ -60,7 +68,17 @@ class WaitingRoom:
                 break
             del self._waiting[trace_id]
             self.size -= oldest.size
+            self.gone += oldest.tags
             gone += len(oldest.chunks)
+        return gone
+
+    def empty(self) -> int:
+        """Lets go of everything; how many chunks."""
+        gone = sum(len(entry.chunks) for entry in self._waiting.values())
+        for entry in self._waiting.values():
+            self.gone += entry.tags
+        self._waiting.clear()
+        self.size = 0
         return gone
 
     def take(self, trace_id: bytes) -> Waiting | None:

@@ -78,6 +78,7 @@ class Openings:
         waited = self.waiting.take(trace_id)
         if waited is not None:
             run.links |= waited.links
+            run.tags += waited.tags
             for data in waited.chunks:
                 self.add_evidence(run, data)
         return run
