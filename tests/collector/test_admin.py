@@ -173,8 +173,7 @@ async def test_metrics_say_what_happened_and_add_up() -> None:
         made.forwarders["traces"].start()
         await made.forwarders["traces"].drain(0.0)
         made.now += 5
-        for released in made.buffer.drain(made.now):
-            made.release._take(released)
+        await made.release.stop(made.now)
         page = made.page()
         adds_up(page)
         assert page["onpath_traces_judged_total no_policy"] == 2
