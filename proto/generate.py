@@ -24,7 +24,7 @@ _MODULE: Final = re.compile(r"\bonpath\.v1(?=\.\w+_pb2\b| import )")
 
 
 def generate(target: Path) -> None:
-    """Writes the package's modules into `target`. Raises CalledProcessError: no tools to be had, or protoc's refusal."""
+    """Writes the package's modules into `target`. Raises CalledProcessError: no tools, or protoc refuses."""
     tools = _tools()
     with tempfile.TemporaryDirectory() as folder:
         outputs = [f"--{kind}_out={folder}" for kind in ("python", "grpc_python", "mypy", "mypy_grpc")]

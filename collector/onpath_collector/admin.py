@@ -6,11 +6,14 @@ Whatever else there is comes as `pages`, by path, and is behind the tokens.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
+from onpath_collector.http2_relay import Http2Relay
 from onpath_collector.http_server import Answer, App, Headers, HttpLimits, HttpServer, Receive, Scope, Send
 from onpath_collector.security import Certificates, Tokens
 
@@ -41,30 +44,41 @@ class Admin:
         pages: Mapping[str, App],
         certificates: Certificates | None = None,
         tokens: Tokens | None = None,
+        trees: Mapping[str, App] | None = None,
     ) -> None:
+        """`pages` are exact paths, `trees` whole ones, by the path they begin with."""
         self._health = health
         self._pages = pages
+        self._trees = trees or {}
         self._tokens = tokens
-        self._server = HttpServer(self._serve, endpoint, _malformed, certificates, _LIMITS)
+        self._endpoint = endpoint
+        self._certificates = certificates
+        self._server: HttpServer | None = None
 
-    async def start(self) -> str:
-        """Listens; the address it got, as HOST:PORT. Raises ListenError."""
+    async def start(self, grpc: Path | None = None) -> str:
+        """Listens; the address it got, as HOST:PORT. Raises ListenError.
+
+        `grpc` is the socket of a gRPC server, which checks tokens itself: connections that speak HTTP/2 go there.
+        """
+        relay = None if grpc is None else Http2Relay(grpc)
+        self._server = HttpServer(self._serve, self._endpoint, _malformed, self._certificates, _LIMITS, relay)
         return await self._server.start("admin requests")
 
     async def stop(self) -> None:
-        await self._server.stop(_CLOSING)
+        if self._server is not None:
+            await self._server.stop(_CLOSING)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Headers = dict(scope["headers"])
         path = scope["path"]
         if path in ("/healthz", "/livez"):
             return await self._probe(path, scope, receive, send)
-        page = self._pages.get(path)
+        page = self._pages.get(path) or next((app for at, app in self._trees.items() if path.startswith(at)), None)
         if page is None:
-            return await _problem(404, f"there is {', '.join(['/healthz', '/livez', *self._pages])}").send(send)
-        if self._tokens is not None and not self._tokens.allow(headers.get(b"authorization")):
-            denied = _problem(401, "a bearer token is needed", {"www-authenticate": "Bearer"})
-            return await denied.send(send)
+            known = ", ".join(["/healthz", "/livez", *self._pages, *self._trees])
+            return await _problem(404, f"there is {known}").send(send)
+        if self._tokens is not None and not self._tokens.allow(_bearer(headers.get(b"authorization"))):
+            return await _denied(headers).send(send)
         await page(scope, receive, send)
 
     async def _probe(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,6 +87,17 @@ class Admin:
             return _json(200 if well else 503, {"status": self._health.state})
 
         await reading(found)(scope, receive, send)
+
+
+def _bearer(authorization: bytes | None) -> bytes | None:
+    """Browsers ask for a name and a password: the password is the token."""
+    scheme, _, given = (authorization or b"").partition(b" ")
+    if scheme.lower() != b"basic":
+        return authorization
+    try:
+        return b"Bearer " + base64.b64decode(given, validate=True).partition(b":")[2]
+    except ValueError:
+        return None
 
 
 def reading(answer: Callable[[str], Answer]) -> App:
@@ -93,6 +118,13 @@ def _json(status: int, body: Mapping[str, str], headers: Mapping[str, str] | Non
 
 def _problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> Answer:
     return _json(status, {"error": message}, headers)
+
+
+def _denied(headers: Headers) -> Answer:
+    """A browser is told of a way that it knows."""
+    person = b"text/html" in headers.get(b"accept", b"")
+    ways = 'Bearer, Basic realm="onpath: any name, the token is the password"' if person else "Bearer"
+    return _problem(401, "a bearer token is needed", {"www-authenticate": ways})
 
 
 def _malformed(_: Headers) -> Answer:

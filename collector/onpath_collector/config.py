@@ -266,6 +266,13 @@ class SinkConfig(_Part):
     timeout: Time = 5.0  # for one request
 
 
+class StoreConfig(_Part):
+    """Reports kept for the results API and the status page."""
+
+    path: Path | None = None  # None: in memory
+    reports: Annotated[int, Field(ge=1)] = 1000
+
+
 class ResultsConfig(_Part):
     endpoint: Target | None = None
     protocol: Literal["grpc", "http"] | None = None
@@ -277,6 +284,30 @@ class ResultsConfig(_Part):
     presets: list[Preset] = []
     sinks: list[SinkConfig] = []
     report_file: str | None = None
+    store: StoreConfig = StoreConfig()
+
+
+class JudgeConfig(_Part):
+    """An OpenAI-compatible endpoint for `prompt!`, `semantic!`, `rubric!`, `language!`; none without `base_url`."""
+
+    base_url: HttpUrl | None = None
+    model: str | None = None
+    api_key_env: str = "ONPATH_JUDGE_KEY"
+    timeout: Time = 30.0
+    concurrency: Annotated[int, Field(ge=1)] = 2
+    sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    cache: Annotated[int, Field(ge=0)] = 1000
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.base_url is None) != (self.model is None):
+            raise ValueError("base_url and model go together")
+        return self
+
+    @property
+    def destination(self) -> str | None:
+        """Where values that are judged go; None: nowhere."""
+        return None if self.base_url is None else f"{self.base_url} (model {self.model})"
 
 
 class AdminConfig(PortConfig):
@@ -312,6 +343,7 @@ class Settings(BaseSettings):
     durability: DurabilityConfig = DurabilityConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     results: ResultsConfig = ResultsConfig()
+    judge: JudgeConfig = JudgeConfig()
     admin: AdminConfig = AdminConfig()
     policy: str | dict[str, Any] | list[Any] | None = None
     shutdown_timeout: Duration = 20.0
@@ -350,13 +382,13 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
         raise ConfigError([f"environment: {error}"]) from None
 
 
-def problems_of(path: Path) -> list[str]:
-    """What `onpath validate` prints of a configuration file: nothing for a good one. Raises OSError."""
+def checked(path: Path) -> tuple[list[str], list[str]]:
+    """What `onpath validate` prints of a configuration: its problems; of a good one, what to know. Raises OSError."""
     try:
-        load_settings(path, {})
+        settings = load_settings(path, {})
     except ConfigError as error:
-        return error.problems
-    return []
+        return error.problems, []
+    return [], [f"judged values go to {settings.judge.destination}"] if settings.judge.destination else []
 
 
 def shown(settings: Settings) -> dict[str, Any]:

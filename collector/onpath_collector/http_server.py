@@ -20,6 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from onpath_collector.http2_relay import Http2Relay
 from onpath_collector.listening import bind
 from onpath_collector.security import Certificates
 
@@ -82,7 +83,9 @@ class HttpServer:
         malformed: Malformed,
         certificates: Certificates | None = None,
         limits: HttpLimits = HttpLimits(),
+        relay: Http2Relay | None = None,
     ) -> None:
+        """`relay` takes the connections that speak HTTP/2; they are closed otherwise."""
         self.address = ""  # HOST:PORT once started
         self.limits = limits
         self.malformed = malformed
@@ -100,6 +103,7 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
         )
+        self._relay = relay
         self._listening: list[asyncio.Server] = []
         self._empty = asyncio.Event()
 
@@ -112,7 +116,7 @@ class HttpServer:
         if self._certificates is not None:
             secure = {"ssl": self._certificates.server_context(), "ssl_handshake_timeout": _HANDSHAKE}
         for each in sockets:
-            self._listening.append(await loop.create_server(self._connection, sock=each, **secure))
+            self._listening.append(await loop.create_server(self._new_protocol, sock=each, **secure))
         return self.address
 
     async def stop(self, grace: float) -> None:
@@ -120,6 +124,8 @@ class HttpServer:
         for server in self._listening:
             server.close()
         self._listening = []
+        if self._relay is not None:
+            self._relay.close()
         for connection in list(self.connections):
             connection.shutdown()
         if self.connections:
@@ -127,6 +133,7 @@ class HttpServer:
                 await asyncio.wait_for(self._empty.wait(), grace)
         for connection in list(self.connections):
             connection.transport.abort()
+        await asyncio.sleep(0)  # which closes their sockets
 
     def opened(self, connection: _Connection) -> None:
         self.connections[connection] = None
@@ -142,6 +149,9 @@ class HttpServer:
         self.connections.pop(connection, None)
         if not self.connections:
             self._empty.set()
+
+    def _new_protocol(self) -> asyncio.Protocol:
+        return self._connection() if self._relay is None else self._relay.before(self._connection)
 
     def _connection(self) -> _Connection:
         return _Connection(self._config, self._state, {}, owner=self)

@@ -13,16 +13,18 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from onpath.policy.load import PolicyError
 from onpath.policy.model import Policy
 from onpath.results import version
 from onpath.results_metrics import step_names
-from onpath_collector.admin import Admin, Health, reading
+from onpath_collector.admin import Health, reading
+from onpath_collector.admin_port import PROTOCOLS, AdminPort
+from onpath_collector.asking import AT_ONCE, Asking
 from onpath_collector.buffer import TraceBuffer
-from onpath_collector.config import DurabilityConfig, PortConfig, Settings
+from onpath_collector.config import DurabilityConfig, JudgeConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
 from onpath_collector.downstream import is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
@@ -43,6 +45,7 @@ from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from onpath_collector.receivers.otlp_http import HttpReceiver, HttpSettings
 from onpath_collector.release import Release
 from onpath_collector.replay import Replay
+from onpath_collector.reports import Reports, StoreError
 from onpath_collector.security import Certificates, Tokens, Watched, refresh_for_ever
 from onpath_collector.telemetry import Telemetry
 from onpath_collector.workers import Judge, Pool, Threaded
@@ -79,13 +82,14 @@ class Service:
         self._report_file: ReportFile | None = None
         self._otlp_results = otlp_results(settings, _resource(self._instance))
         self._sinks = sinks(settings.results)
+        self.reports = Reports(settings.results.store.path, settings.results.store.reports)
         self._judge = self._new_judge(self.policy) if self.policy is not None else None
         self.release = Release(
             self.buffer,
             self._judge,
             clock=time.monotonic,
             wall_clock=time.time_ns,
-            parallel=max(1, settings.evaluate.processes) * 4,
+            parallel=max(1, settings.evaluate.processes) * 4 + (AT_ONCE if isinstance(self._judge, Asking) else 0),
             queue=settings.evaluate.queue,
             observer=self.telemetry,
             journal=self.journal,
@@ -115,6 +119,7 @@ class Service:
                 Console(),
                 PrometheusResults(self.telemetry.registry),
                 self._own_spans,
+                self.reports,
             ]
             if self._settings.results.report_file is not None:
                 self._report_file = ReportFile(self._settings.results.report_file)
@@ -167,6 +172,8 @@ class Service:
         share = self._settings.shutdown_timeout / 4  # kept for the results, when judging or the downstream drag on
         await asyncio.gather(*(receiver.stop(min(5.0, share)) for receiver in self.receivers))
         forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
+        if isinstance(self._judge, Asking):
+            self._judge.hurry()
         await self.release.stop(deadline - share, leave=leave)
         results = () if self._otlp_results is None else (self._otlp_results,)
         await asyncio.gather(*(each.close(deadline - share / 2) for each in (*results, *self._sinks)))
@@ -177,6 +184,7 @@ class Service:
         if self._report_file is not None:
             self._report_file.close()
         await self._admin.stop()
+        await self.reports.close()
 
     def ledger(self) -> Ledger:
         return Ledger(**self.release.sums(), **self.intake.sums())
@@ -226,7 +234,7 @@ class Service:
             HttpReceiver(http_settings, self.intake, *self._guarded(http)),
         )
 
-    def _new_admin(self) -> Admin:
+    def _new_admin(self) -> AdminPort:
         """Raises SecretError."""
         parts = Parts(
             receivers=self.receivers,
@@ -242,12 +250,21 @@ class Service:
         self.telemetry.registry.register(OwnMetrics(parts))
         pages = {"/metrics": reading(lambda accept: Answer(200, *self.telemetry.page(accept)))}
         admin = self._settings.admin
-        return Admin(admin.endpoint, self.health, pages, *self._guarded(admin))
+        guard = self._guarded(admin, PROTOCOLS)
+        return AdminPort(admin, self.health, pages, self.reports, self._end, *guard)
 
-    def _guarded(self, port: PortConfig) -> tuple[Certificates | None, Tokens | None]:
+    def _end(self, trace_id: bytes) -> bool:
+        """Lets go of an open trace as complete; whether there was one."""
+        found = self.buffer.complete(time.monotonic(), trace_id)
+        self.release.schedule()
+        return found
+
+    def _guarded(self, port: PortConfig, protocols: Sequence[str] = ()) -> tuple[Certificates | None, Tokens | None]:
         """What a port is guarded by, watched from now on."""
         tls, files = port.tls, port.bearer_token_files
-        certificates = Certificates(tls.cert, tls.key, tls.client_ca) if tls.cert and tls.key else None
+        certificates = None
+        if tls.cert and tls.key:
+            certificates = Certificates(tls.cert, tls.key, tls.client_ca, protocols)
         tokens = Tokens(files) if files else None
         self._secrets += [each for each in (certificates, tokens) if each is not None]
         return certificates, tokens
@@ -258,9 +275,24 @@ class Service:
 
     def _new_judge(self, policy: Policy) -> Judge:
         settings = self._settings.evaluate
+        workers: Judge
         if settings.processes == 0:
-            return Threaded(self._setup(policy), settings.timeout)
-        return Pool(self._setup(policy), settings.timeout, settings.processes)
+            workers = Threaded(self._setup(policy), settings.timeout)
+        else:
+            workers = Pool(self._setup(policy), settings.timeout, settings.processes)
+        return _asking(workers, self._settings.judge)
+
+
+def _asking(workers: Judge, config: JudgeConfig) -> Judge:
+    """With a model behind them, if one is set. Raises ValueError where the extra is missing."""
+    if config.base_url is None or config.model is None:
+        return workers
+    try:
+        from onpath.judge import Judge as Model
+        from onpath.judge import JudgeSettings
+    except ModuleNotFoundError:
+        raise ValueError("a judge needs more than the collector: pip install 'onpath[collector,judge]'") from None
+    return Asking(workers, Model(JudgeSettings(**config.model_dump())))
 
 
 async def serve(settings: Settings, source: PolicySource | None) -> None:
@@ -272,7 +304,7 @@ async def serve(settings: Settings, source: PolicySource | None) -> None:
         service = Service(settings, source)
     except PolicyError:
         raise
-    except JournalError as error:
+    except (JournalError, StoreError) as error:
         raise StartError(str(error), 1) from None
     except (ValueError, OSError) as error:  # a downstream that can't be: header, certificate file
         raise StartError(str(error), 2) from None
@@ -337,7 +369,8 @@ def _named(addresses: Mapping[str, str]) -> str:
 def _ready(settings: Settings, policy: Policy | None, addresses: Mapping[str, str]) -> str:
     judged = _told(policy) if policy is not None else "no policy"
     onward = settings.forward.endpoint or "nowhere"
-    return f"onpath {version()} ready: {_named(addresses)}, {judged}, forwarding to {onward}"
+    asked = f", judged values go to {settings.judge.destination}" if settings.judge.destination else ""
+    return f"onpath {version()} ready: {_named(addresses)}, {judged}, forwarding to {onward}{asked}"
 
 
 def _told(policy: Policy) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -30,7 +30,7 @@ class TooSlow(Exception):
 
 
 class Watch:
-    """Each report made from now on that the filter takes, as an async iterator; raises TooSlow. Close it when done."""
+    """Each report made from now on that the filter takes. Close it when done."""
 
     def __init__(self, wanted: Filter, closed: Callable[[Watch], None]) -> None:
         self._wanted = wanted
@@ -44,7 +44,8 @@ class Watch:
         except asyncio.QueueFull:
             self._lost = True
 
-    async def __aiter__(self) -> AsyncIterator[StoredReport]:
+    async def reports(self) -> AsyncGenerator[StoredReport, None]:
+        """Raises TooSlow."""
         while not self._lost:
             report = StoredReport.of(await self._queue.get())
             if self._wanted.takes(report):

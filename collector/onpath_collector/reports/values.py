@@ -1,4 +1,4 @@
-"""What is kept of a trace: its results as JSON objects, with the times of its steps for the status page. Values only."""
+"""What is kept of a trace: its results as JSON objects, with the times of its steps for the status page."""
 
 from __future__ import annotations
 

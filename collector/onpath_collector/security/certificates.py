@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ class Certificates(Watched):
     New connections get what was read last; those that stand are left alone.
     """
 
-    def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
-        """Raises SecretError."""
+    def __init__(self, cert: Path, key: Path, client_ca: Path | None = None, protocols: Sequence[str] = ()) -> None:
+        """`protocols` are offered by ALPN, the first one preferred. Raises SecretError."""
+        self._protocols = list(protocols)
         self._cert, self._key, self._client_ca = cert, key, client_ca
         self._context: ssl.SSLContext
         self._for_grpc: grpc.ServerCertificateConfiguration
@@ -42,6 +44,7 @@ class Certificates(Watched):
             except (OSError, ValueError) as error:
                 raise SecretError(f"{self._client_ca} holds no certificates: {error}") from None
             context.verify_mode = ssl.CERT_REQUIRED
+        context.set_alpn_protocols(self._protocols)
         self._for_grpc = grpc.ssl_server_certificate_configuration([(key, cert)], authority)
         self._context = context
 
@@ -49,6 +52,7 @@ class Certificates(Watched):
         """For a server that keeps one context: it hands each connection on to the context that was read last."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.verify_mode = self._context.verify_mode
+        context.set_alpn_protocols(self._protocols)
 
         def hand_on(connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
             connection.context = self._context
