@@ -14,7 +14,7 @@ from onpath import results
 from onpath.evaluate import evaluate
 from onpath.model import Span, Trace
 from onpath.policy.model import Check, Policy
-from onpath.report import Evaluation, Report, Result, Verdict
+from onpath.report import Answer, Evaluation, Question, Report, Result, Verdict
 from onpath.results_metrics import Point, points
 from onpath.results_presets import Preset
 from onpath.steps.model import Scope
@@ -59,6 +59,7 @@ class Job:
     without: Sequence[bytes] = ()
     unknown: str | None = None
     before: str | None = None
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # a model's, by question id
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class Outcome:
     logs: bytes = b""
     unmatched: Mapping[str, int] = field(default_factory=dict)
     broken: tuple[str, ...] = ()  # evaluations that failed themselves: workflow/evaluation: error type
+    questions: tuple[Question, ...] = ()  # open ones, for a model
     points: tuple[Point, ...] = ()  # for metrics
     own_spans: tuple[bytes, ...] = ()  # ids of the evaluation spans, by which they are known when they come back
     root: str | None = None  # span id of the declared root that alone was judged
@@ -113,7 +115,7 @@ def judge(job: Job, setup: Setup, timer: Timer | None = None) -> Outcome:
         spans = _part(spans, job.root, job.without)
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
     policy = setup.policy if timer is None else timer.policy
-    report = evaluate(trace, _silenced(policy, job.unknown) if job.unknown else policy)
+    report = evaluate(trace, _silenced(policy, job.unknown) if job.unknown else policy, job.answers)
     outcome = _outcome(_with_history(report, job), trace, job, setup)
     return outcome if timer is None else replace(outcome, seconds=timer.take())
 
@@ -163,6 +165,7 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         logs=encode_events(leaving, setup.resource, job.judged_at_ns),
         unmatched=dict(report.unmatched),
         broken=tuple([f"{r.workflow}/{e.name}: {e.broken}" for r, e in broken]),
+        questions=report.questions,
         points=tuple(points(report, setup.steps, _verdicts_before(report, job.before))),
         own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),
         root=None if job.root is None else job.root.hex(),

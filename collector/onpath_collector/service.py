@@ -292,7 +292,7 @@ def _asking(workers: Judge, config: JudgeConfig) -> Judge:
         from onpath.judge import JudgeSettings
     except ModuleNotFoundError:
         raise ValueError("a judge needs more than the collector: pip install 'onpath[collector,judge]'") from None
-    return Asking(workers, Model(JudgeSettings(**config.model_dump())))
+    return Asking(workers, Model(JudgeSettings(**config.model_dump(mode="json"))))
 
 
 async def serve(settings: Settings, source: PolicySource | None) -> None:

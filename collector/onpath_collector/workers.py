@@ -50,11 +50,16 @@ class Threaded:
         self._setup = setup
         self._timeout = timeout
         self._thread = ThreadPoolExecutor(1, "onpath-judge")
+        self._free = asyncio.Lock()  # a job's time runs from when it is under way, not from when it was queued
 
     async def set_up(self, setup: Setup) -> None:
         self._setup = setup
 
     async def run(self, job: Job) -> Outcome:
+        async with self._free:
+            return await self._run(job)
+
+    async def _run(self, job: Job) -> Outcome:
         timer = Timer(self._setup.policy, time.perf_counter)
         running = asyncio.get_running_loop().run_in_executor(self._thread, judge, job, self._setup, timer)
         try:

@@ -95,11 +95,14 @@ def _check_configuration(path: Path, *, strict_inputs: bool) -> int:
         said = "a configuration of the collector; checking it needs `pip install 'onpath[collector]'`"
         click.echo(f"onpath: {path}: {said}", err=True)
         return REFUSED
-    problems = [problem for point in found for problem in point.load()(path)]
+    told = [point.load()(path) for point in found]
+    problems = [problem for faults, _ in told for problem in faults]
     _print_problems(problems)
     if problems:
         return REFUSED
     click.echo(f"{path}: a good configuration of the collector")
+    for note in (note for _, notes in told for note in notes):
+        click.echo(f"{path}: {printable(note)}")
     document = read_file(path)
     inline = document.data.get("policy")
     if not isinstance(inline, dict | list):
