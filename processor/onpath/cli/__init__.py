@@ -23,7 +23,7 @@ _OWN: Final = {
     "validate": "validate",
 }
 # Commands that an extra brings, with what to install when it is not there.
-_EXTRA: Final = {"collector": "onpath[collector]", "health": "onpath[collector]"}
+_EXTRA: Final = dict.fromkeys(("collector", "health", "wait"), "onpath[collector]")
 
 
 class _Commands(click.Group):
