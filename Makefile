@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types contracts agents forks bench vectors clean
+.PHONY: help setup run test check lint types contracts agents forks backends bench vectors clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ agents: $(STAMP)  ## real agent frameworks against the collector, each in a cach
 
 forks: $(STAMP)  ## servers that fork (gunicorn, uWSGI, Celery, multiprocessing) with onpath inside, each really run
 	@$(BIN)/python -m pytest tests/forks -m forks $(ARGS)
+
+backends: $(STAMP)  ## real dashboards (Phoenix, MLflow) and SDKs, each in a cached venv: scores appear where they should
+	@$(BIN)/python -m pytest tests/backends -m backends $(ARGS)
 
 check: lint types contracts test agents  ## what CI runs
 

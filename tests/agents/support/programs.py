@@ -46,15 +46,26 @@ class Run:
         return f"{self.service} ended with {self.code} after {self.seconds:.1f} s\n{self.stdout}\n{self.stderr}"
 
 
-def run(framework: str, scenario: str, endpoint: str, openai: str, *, task: str = "refund", label: str = "") -> Run:
-    """Workflows tell tasks apart by the service's name. Raises venvs.Unavailable when there is no environment."""
+def run(
+    framework: str,
+    scenario: str,
+    endpoint: str,
+    openai: str,
+    *,
+    task: str = "refund",
+    label: str = "",
+    resource: str = "",
+) -> Run:
+    """Workflows tell tasks apart by the service's name; `resource` are further attributes, as OTEL_RESOURCE_ATTRIBUTES
+    has them. Raises venvs.Unavailable when there is no environment.
+    """
     python = python_of(framework)
     service = f"{task}-{framework}-{scenario}{label}"
     command = [str(python), str(PROGRAMS / f"refund_{framework}.py"), scenario]
     if framework == "distro":
         command.insert(0, str(python.parent / "opentelemetry-instrument"))
     started = time.monotonic()
-    env = _environment(endpoint, service, openai)
+    env = {**_environment(endpoint, service, openai), "OTEL_RESOURCE_ATTRIBUTES": resource}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return Run(service, scenario, done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 
