@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from onpath.conventions.base import Role
-from onpath.conventions.shapes import claim_of
 from onpath.evaluate import evaluate
 from onpath.live.book import Entry, Reason, Run
 from onpath.live.counts import Counts
+from onpath.live.early import EarlyView, is_step
 from onpath.live.records import span_of
 from onpath.model import Span, Trace
 from onpath.policy.model import Policy
@@ -26,7 +25,6 @@ from onpath.results import signature
 OnViolation: TypeAlias = Callable[[Finding, Any], object]
 Place: TypeAlias = tuple[str, str]  # workflow, span id of the scope
 
-STEPS: Final[frozenset[Role]] = frozenset({"llm", "tool", "agent", "loop", "retriever", "calls"})
 _SHARE: Final = 4  # looking at an open run is followed by this many times as long without, where that can be
 _HASTE: Final = 0.06  # seconds from a step to the look at it, the moment to gather apart
 
@@ -93,7 +91,7 @@ class Judge:
         results = tuple(replace(r, coverage=replace(r.coverage, late=run.late)) for r in report.results)
         report = replace(report, revision=history.revision, results=results)
         before, history.verdicts = history.verdicts, {(r.workflow, r.span_id): r.verdict for r in report.results}
-        self._tell(report, run, settled=True)
+        self._tell(report, run, early=None)
         self._outlet.report(report, run, before)
 
     def _trace(self, run: Run, reason: str, spans: Iterable[Span]) -> Trace:
@@ -106,27 +104,27 @@ class Judge:
         """Tells what can no longer be mended. When to look again, if that is later than the next span."""
         history = _history(run)
         fresh, run.fresh = run.fresh, []
-        history.stepped = history.stepped or any(_is_step(_value(entry)) for entry in fresh)
+        history.stepped = history.stepped or any(is_step(_value(entry)) for entry in fresh)
         if not history.stepped or run.gone:
             return None
         begun = self._clock()
         if begun < history.not_before:
             return history.not_before
-        spans = {entry.span_id: _value(entry) for entry in run.entries.values()}
-        if _undecided(run, spans):
+        view = EarlyView(run.entries, run.open, _value)
+        if view.undecided:
             return None
-        history.stepped = False
-        report = evaluate(self._trace(run, "idle", spans.values()), self._policy)
-        self._tell(report, run, settled=False)
+        history.stepped = view.blurred
+        report = evaluate(self._trace(run, "idle", view.spans), self._policy)
+        self._tell(report, run, early=view)
         ended = self._clock()
         history.not_before = ended + _pause(ended - begun)
         return None
 
-    def _tell(self, report: Report, run: Run, *, settled: bool) -> None:
+    def _tell(self, report: Report, run: Run, *, early: EarlyView | None) -> None:
         if self._on_violation is None:
             return
         told = _history(run).told
-        for broken in _broken(report, settled=settled):
+        for broken in _broken(report, early):
             if broken.is_news(told):
                 self._guard("on_violation", self._on_violation, broken.finding, _sdk_span(broken, run))
 
@@ -171,47 +169,15 @@ def _value(entry: Entry) -> Span:
     return value
 
 
-def _is_step(span: Span) -> bool:
-    return claim_of(span).role in STEPS
-
-
-def _undecided(run: Run, spans: Mapping[int, Span]) -> bool:
-    """Whether an open span may yet turn out to be an agent or a call around steps seen, which then are not the scope's.
-
-    Some instrumentations say only at a span's end what it is. So an open span without a role, if it is no root, may be
-    anything as long as steps of the same instrumentation stand below it.
-    """
-    blank = {
-        i: spans[i].scope_name
-        for i in run.open
-        if run.entries[i].parent_id is not None and claim_of(spans[i]).role == "other"
-    }
-    return bool(blank) and any(
-        blank.get(above) == spans[i].scope_name
-        for i, entry in run.entries.items()
-        if _is_step(spans[i])
-        for above in _above(entry, run)
-    )
-
-
-def _above(entry: Entry, run: Run) -> Iterator[int]:
-    seen = {entry.span_id}
-    at = entry.parent_id
-    while at is not None and at not in seen and at in run.entries:
-        seen.add(at)
-        yield at
-        at = run.entries[at].parent_id
-
-
-def _broken(report: Report, *, settled: bool) -> Iterator[_Broken]:
+def _broken(report: Report, early: EarlyView | None) -> Iterator[_Broken]:
     """What failed checks found; of an open run what shows something done, as what is missing may still come."""
     for result in report.results:
         for evaluation in result.evaluations:
             if evaluation.label is not Verdict.FAIL:
                 continue
             found = evaluation.findings
-            if not settled:
-                found = tuple(f for f in found if f.span_ids) or found[:1]
+            if early is not None:
+                found = tuple(f for f in found if f.span_ids and early.settles(f)) or found[: early.ordered]
             for finding in found:
                 yield _Broken(finding, evaluation.name, result.workflow, result.span_id)
 
