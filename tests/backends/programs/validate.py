@@ -24,13 +24,14 @@ def langfuse(body: dict[str, Any]) -> Iterator[str]:
 
 
 def langsmith(body: dict[str, Any]) -> Iterator[str]:
+    from langsmith.integrations.otel import langsmith_run_id_from_otel_span_id
     from langsmith.schemas import FeedbackCreate
 
     made = FeedbackCreate.model_validate({"trace_id": None, **body})
     if unknown := set(body) - set(FeedbackCreate.model_fields):
         yield f"the SDK knows no {', '.join(sorted(unknown))}"
-    if (str(made.id), str(made.run_id)) != (body["id"], body["run_id"]):
-        yield f"the SDK reads {made!r}"
+    if made.run_id != langsmith_run_id_from_otel_span_id(made.run_id.bytes[8:]):
+        yield f"{made.run_id} is no run of a span that came over OTLP"
 
 
 def datadog(body: dict[str, Any]) -> Iterator[str]:

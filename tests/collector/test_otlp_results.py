@@ -1,0 +1,172 @@
+"""Results over OTLP: three signals, each off where the backend has no such service; metrics with exemplars."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
+
+from onpath.results_metrics import SCORE_BOUNDARIES, Point
+from onpath_collector.downstream import Delivered, Failed, Outcome
+from onpath_collector.exporters.otlp import NO_SERVICE, OtlpResults
+from onpath_collector.exporters.otlp_metrics import ResultMetrics
+from onpath_collector.forward import Forwarder, ForwardSettings
+from onpath_collector.judging import Outcome as Judged
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+SPAN_ID = "b7ad6b7169203331"
+
+
+class Kept:
+    """A sender that keeps what it is given."""
+
+    def __init__(self, answer: Outcome | None = None) -> None:
+        self.bodies: list[bytes] = []
+        self._answer = answer or Delivered()
+
+    async def send(self, request: bytes) -> Outcome:
+        self.bodies.append(request)
+        return self._answer
+
+    async def close(self) -> None: ...
+
+
+def forwarder(sender: Kept) -> Forwarder:
+    return Forwarder(ForwardSettings(quiet=NO_SERVICE), sender)
+
+
+def point(instrument: str, value: float = 1, **attributes: str) -> Point:
+    return Point(instrument, value, {"workflow": "refund", **attributes}, TRACE_ID, SPAN_ID)  # type: ignore[arg-type]
+
+
+POINTS = (
+    point("onpath.verdicts", verdict="fail"),
+    point("onpath.evaluations", evaluation="seq", label="fail"),
+    point("onpath.evaluation.score", 0.5, evaluation="seq"),
+    point("onpath.findings", rule="missing_step", step="check"),
+)
+JUDGED = Judged(TRACE_ID, 1, "", spans=b"\x0a\x00", logs=b"\x0a\x00", evaluations=1, points=POINTS)
+
+
+def read(*bodies: bytes) -> dict[str, Metric]:
+    request = ExportMetricsServiceRequest.FromString(b"".join(bodies))
+    return {
+        metric.name: metric
+        for resource in request.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+async def when(there: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not there():  # noqa: ASYNC110 - what is looked at has no event
+            await asyncio.sleep(0.01)
+
+
+def test_metrics_are_cumulative_and_their_exemplars_name_the_judged_span() -> None:
+    metrics = ResultMetrics({"service.name": "onpath", "service.instance.id": "i-1"})
+    assert metrics.collect() == (b"", 0)
+    metrics.record(POINTS)
+    metrics.collect()
+    metrics.record(POINTS)
+    body, count = metrics.collect()
+    found = read(body)
+    assert (set(found), count) == (
+        {"onpath.verdicts", "onpath.evaluations", "onpath.evaluation.score", "onpath.findings"},
+        4,
+    )
+    (verdicts,) = found["onpath.verdicts"].sum.data_points
+    assert verdicts.as_int == 2
+    assert (
+        found["onpath.verdicts"].sum.aggregation_temporality
+        == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    )
+    (score,) = found["onpath.evaluation.score"].histogram.data_points
+    assert tuple(score.explicit_bounds) == SCORE_BOUNDARIES
+    for exemplar in (verdicts.exemplars[0], score.exemplars[0]):
+        assert (exemplar.trace_id.hex(), exemplar.span_id.hex()) == (TRACE_ID, SPAN_ID)
+    resource = ExportMetricsServiceRequest.FromString(body).resource_metrics[0].resource
+    assert {a.key: a.value.string_value for a in resource.attributes}["service.instance.id"] == "i-1"
+    metrics.close()
+
+
+def test_exemplars_do_not_hang_on_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRICS_EXEMPLAR_FILTER", "always_off")
+    metrics = ResultMetrics({})
+    metrics.record(POINTS)
+    (verdicts,) = read(metrics.collect()[0])["onpath.verdicts"].sum.data_points
+    assert verdicts.exemplars
+    metrics.close()
+
+
+async def test_metrics_leave_every_so_often_and_at_the_end() -> None:
+    sender = Kept()
+    results = OtlpResults({"metrics": forwarder(sender)}, ResultMetrics({}), 0.02)
+    results.start()
+    results.export(JUDGED)
+    await when(lambda: len(sender.bodies) >= 2)
+    results.export(replace(JUDGED, points=(*POINTS, point("onpath.revised", **{"from": "fail", "to": "pass"}))))
+    await results.close(asyncio.get_running_loop().time() + 10)
+    assert "onpath.revised" in read(sender.bodies[-1])
+    sent = len(sender.bodies)
+    await asyncio.sleep(0.05)
+    assert len(sender.bodies) == sent
+
+
+@pytest.mark.parametrize("reason", sorted(NO_SERVICE))
+async def test_a_signal_without_a_service_is_off_with_one_line(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    senders = {"traces": Kept(), "logs": Kept(Failed(reason)), "metrics": Kept(Failed(reason))}
+    results = OtlpResults(
+        {
+            "traces": forwarder(senders["traces"]),
+            "logs": forwarder(senders["logs"]),
+            "metrics": forwarder(senders["metrics"]),
+        },
+        ResultMetrics({}),
+        0.02,
+    )
+    results.start()
+    for _ in range(3):
+        results.export(JUDGED)
+        await when(lambda: all(sender.bodies for sender in senders.values()))
+        await asyncio.sleep(0.25)  # longer than results are gathered
+    await results.close(asyncio.get_running_loop().time() + 10)
+    sent = {signal: len(sender.bodies) for signal, sender in senders.items()}
+    assert (sent["traces"], sent["logs"]) == (3, 1)
+    assert sent["metrics"] <= 2  # the next one may be on its way when the first is refused
+    told = sorted(record.getMessage() for record in caplog.records)
+    assert told == [
+        f"results: the backend takes no OTLP {signal}; they are no longer sent there" for signal in ("logs", "metrics")
+    ]
+    assert results.dropped["logs"] == {"switched_off": 2}
+
+
+async def test_another_refusal_is_told_and_does_not_switch_off(caplog: pytest.LogCaptureFixture) -> None:
+    sender = Kept(Failed("http_400", "no"))
+    results = OtlpResults({"logs": forwarder(sender)})
+    results.start()
+    for _ in range(2):
+        results.export(JUDGED)
+        await asyncio.sleep(0.25)
+    await results.close(asyncio.get_running_loop().time() + 10)
+    assert len(sender.bodies) == 2
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_a_signal_that_is_not_wanted_is_not_sent_and_a_journal_hears_of_the_others() -> None:
+    sender = Kept()
+    results = OtlpResults({"traces": forwarder(sender)})
+    called: list[str] = []
+    results.when_sent(lambda: called.append("nothing yet"))
+    results.start()
+    results.export(JUDGED)
+    results.when_sent(lambda: called.append("sent"))
+    assert called == ["nothing yet"]
+    await results.close(asyncio.get_running_loop().time() + 10)
+    assert called == ["nothing yet", "sent"]
+    assert len(sender.bodies) == 1
