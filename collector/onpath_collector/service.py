@@ -251,7 +251,7 @@ class Service:
         pages = {"/metrics": reading(lambda accept: Answer(200, *self.telemetry.page(accept)))}
         admin = self._settings.admin
         guard = self._guarded(admin, PROTOCOLS)
-        return AdminPort(admin, self.health, pages, self.reports, self._end, *guard)
+        return AdminPort(admin, self.health, pages, parts, self.reports, self._end, *guard)
 
     def _end(self, trace_id: bytes) -> bool:
         """Lets go of an open trace as complete; whether there was one."""

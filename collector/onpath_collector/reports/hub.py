@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,6 +62,7 @@ class Reports:
     def __init__(self, path: Path | None, limit: int) -> None:
         """Raises StoreError."""
         self.failed = 0  # reports that could not be written
+        self.verdicts: Counter[tuple[str, str]] = Counter()  # by workflow and verdict, since the start
         self._store = Store(path, limit)
         self._thread = ThreadPoolExecutor(1, "onpath-reports")
         self._pending: deque[Outcome] = deque(maxlen=limit)  # more would not be kept anyway
@@ -72,6 +73,9 @@ class Reports:
         self._closed = False
 
     def export(self, outcome: Outcome) -> None:
+        for point in outcome.points:
+            if point.instrument == "onpath.verdicts":
+                self.verdicts[point.attributes["workflow"], point.attributes["verdict"]] += int(point.value)
         self._pending.append(outcome)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self._flush)
