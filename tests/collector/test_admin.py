@@ -126,10 +126,12 @@ class Whole:
 async def whole() -> AsyncIterator[tuple[Whole, HttpClient]]:
     made = Whole()
     async with http_client(await made.receiver.start()) as client:
-        yield made, client
-        await made.receiver.stop()
-        for forwarder in made.forwarders.values():
-            await forwarder.close()
+        try:
+            yield made, client
+        finally:
+            await made.receiver.stop()
+            for forwarder in made.forwarders.values():
+                await forwarder.close()
 
 
 def adds_up(page: dict[str, float]) -> None:
