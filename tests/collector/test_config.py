@@ -86,7 +86,7 @@ def test_all_problems_at_once_with_their_places(tmp_path: Path, monkeypatch: pyt
         ("- a\n", "expected a mapping of settings"),
         ("buffer: {a: 1, a: 2}\n", "given twice"),
         ("buffer: [\n", "not YAML"),
-        ("durability: {mode: journal}\n", "/durability: unknown setting"),
+        ("nonsense: {mode: journal}\n", "/nonsense: unknown setting"),
     ],
 )
 def test_what_is_no_configuration(tmp_path: Path, text: str, told: str) -> None:
