@@ -141,7 +141,19 @@ class Report:
         """The worst of the results; None without any."""
         return Verdict.of([r.verdict for r in self.results]) if self.results else None
 
+    def __str__(self) -> str:
+        """One line a result, safe to print: workflow, verdict, where, and what was found wrong first."""
+        return "\n".join(_line(result) for result in self.results) or f"trace {self.trace_id}: no workflow is about it"
+
     @property
     def questions(self) -> tuple[Question, ...]:
         found = {q.id: q for r in self.results for e in r.evaluations for q in e.questions}
         return tuple(found.values())
+
+
+def _line(result: Result) -> str:
+    found = [finding.message for evaluation in result.evaluations for finding in evaluation.findings]
+    what = f": {found[0].partition(chr(10))[0]}" if found else ""
+    where = f"agent {result.agent}, trace {result.trace_id}" if result.agent else f"trace {result.trace_id}"
+    line = f"{result.workflow}: {result.verdict} ({where}){what}"
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in line)

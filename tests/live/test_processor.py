@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -419,3 +420,14 @@ def test_neither_policy_nor_endpoint(caplog: pytest.LogCaptureFixture) -> None:
 def test_wrong_options_are_the_programmers_to_mend(options: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         OnPathSpanProcessor(POLICY, **options)
+
+
+def test_a_report_can_be_printed() -> None:
+    with Watched() as watched:
+        with agent(watched.tracer, "refund"), tool(watched.tracer, "override"):
+            pass
+        [report] = watched.flushed().reports
+    assert str(report) == (f"refund: fail (agent refund, trace {report.trace_id}): expected step look_up is missing")
+    nasty = replace(report, results=(replace(report.results[0], agent="a\x1b[2J\u202eb"),))
+    assert "agent a\\u001b[2J\\u202eb," in str(nasty)
+    assert str(replace(report, results=())) == f"trace {report.trace_id}: no workflow is about it"
