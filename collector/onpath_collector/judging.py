@@ -176,13 +176,16 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
 def timeline(result: Result) -> dict[str, Any]:
     """When the scope's steps were, without what they held: times in nanoseconds since the Unix epoch, or None.
 
-    A step is [kind, name, start, end, status, [first span id]]; `more` counts those that are left out.
+    A step is [kind, name or model, start, end, status, [first span id]]; `more` counts those that are left out.
     """
     drawn = result.steps[:_DRAWN]
     return {
         "start": result.start_ns,
         "end": result.end_ns,
-        "steps": [[s.kind, s.name, s.start_ns, s.end_ns, s.status, s.span_ids[:1]] for s in drawn],
+        "steps": [
+            [s.kind, (s.kind == "llm" and s.model) or s.name, s.start_ns, s.end_ns, s.status, s.span_ids[:1]]
+            for s in drawn
+        ],
         "more": len(result.steps) - len(drawn),
     }
 

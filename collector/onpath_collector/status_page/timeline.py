@@ -5,7 +5,7 @@ Result JSON (its alignment) + the times of the scope's steps -> rows, top to bot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -33,10 +33,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """`of` names the evaluation whose alignment is drawn; None where none has one. `ticks`: times at the quarters."""
+    """`ticks` are the times at the quarters of the run; none where times are not known."""
 
     rows: Sequence[Row]
-    of: str | None
     ticks: Sequence[str]
     more: int = 0
 
@@ -48,7 +47,7 @@ class _Step:
     start: int | None
     end: int | None
     status: str
-    span_ids: tuple[str, ...]
+    span_ids: Sequence[str]
 
 
 class _Scale:
@@ -70,40 +69,66 @@ class _Scale:
 
 
 def draw(result: Mapping[str, Any], timeline: Mapping[str, Any] | None) -> Drawing:
-    """The drawing of a result. Without times its alignment alone gives the rows."""
-    chosen = _chosen(result)
-    alignment: Sequence[Mapping[str, Any]] = chosen["alignment"] if chosen else ()
+    """The drawing of a result. Without times its alignments alone give the rows."""
     timeline = timeline or {"start": None, "end": None, "steps": [], "more": 0}
-    steps = [_Step(*fields, tuple(span_ids)) for *fields, span_ids in timeline["steps"]]
+    steps = [_Step(*each) for each in timeline["steps"]]
     scale = _Scale(steps, timeline["start"], timeline["end"])
     return Drawing(
-        rows=_rows(steps, alignment, scale),
-        of=chosen["name"] if chosen else None,
+        rows=_rows(steps, _alignments(result), scale),
         ticks=_ticks(scale) if scale.known and steps else (),
         more=timeline["more"],
     )
 
 
-def _chosen(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The evaluation to draw: of those with an alignment, the first that decided the verdict, else the first."""
-    drawn = [e for e in result["evaluations"] if e["alignment"]]
-    return next((e for e in drawn if e["label"] == result["verdict"]), drawn[0] if drawn else None)
+def _alignments(result: Mapping[str, Any]) -> list[Sequence[Mapping[str, Any]]]:
+    """Those of all checks, the longest first: it says most about where things belong."""
+    return sorted((e["alignment"] for e in result["evaluations"]), key=len, reverse=True)
 
 
-def _rows(steps: Sequence[_Step], alignment: Sequence[Mapping[str, Any]], scale: _Scale) -> list[Row]:
-    places = {span_id: i for i, step in enumerate(steps) for span_id in step.span_ids}
-    marks: dict[int, Mark] = {}
-    absent: dict[int, list[Row]] = {}  # by the place of the step that they stand before
-    at = [next((places[i] for i in row["span_ids"] if i in places), None) for row in alignment]
-    for number, (row, place) in enumerate(zip(alignment, at, strict=True)):
-        if place is not None and row["move"] != "missing":
-            if marks.get(place) != "extra":  # what is forbidden stays so, whatever else it was good for
-                marks[place] = row["move"]
-            continue
-        before = max((p for p in at[:number] if p is not None), default=None)
-        after = next((p for p in at[number + 1 :] if p is not None), None)
-        stands = after if after is not None else len(steps)
-        absent.setdefault(stands, []).append(_absent(row, steps, before, after, scale))
+class _Laid:
+    """Alignments laid over the steps: a mark for each step, and what is absent before which step."""
+
+    def __init__(self, steps: Sequence[_Step], scale: _Scale) -> None:
+        self.marks: dict[int, Mark] = {}
+        self.absent: dict[int, list[Row]] = {}
+        self._steps = steps
+        self._scale = scale
+        self._places = {span_id: i for i, step in enumerate(steps) for span_id in step.span_ids}
+        self._told: set[tuple[Mark, str | None]] = set()  # absent, by alignments before this one
+
+    def lay(self, alignment: Sequence[Mapping[str, Any]]) -> None:
+        at = [next((self._places[i] for i in row["span_ids"] if i in self._places), None) for row in alignment]
+        told = set()
+        for number, (row, place) in enumerate(zip(alignment, at, strict=True)):
+            if place is not None and row["move"] != "missing":
+                self._mark(place, row["move"])
+                continue
+            key = (row["move"], _name(row))
+            told.add(key)
+            if key in self._told or (row["move"] == "same" and self._steps):
+                continue
+            before = max((p for p in at[:number] if p is not None), default=None)
+            after = next((p for p in at[number + 1 :] if p is not None), None)
+            stands = after if after is not None else len(self._steps)
+            self.absent.setdefault(stands, []).append(_absent(row, self._steps, before, after, self._scale))
+        self._told |= told
+
+    def _mark(self, place: int, mark: Mark) -> None:
+        """What one check finds wrong stays so, whatever else the step was good for."""
+        if self.marks.get(place, "same") == "same":
+            self.marks[place] = mark
+
+
+def _name(row: Mapping[str, Any]) -> str | None:
+    found: str | None = row["expected"] if row["expected"] is not None else row["seen"]
+    return found
+
+
+def _rows(steps: Sequence[_Step], alignments: Iterable[Sequence[Mapping[str, Any]]], scale: _Scale) -> list[Row]:
+    laid = _Laid(steps, scale)
+    for alignment in alignments:
+        laid.lay(alignment)
+    marks, absent = laid.marks, laid.absent
     rows: list[Row] = []
     latest: int | None = None
     for place, step in enumerate(steps):
@@ -139,7 +164,7 @@ def _absent(
 ) -> Row:
     """A row of the alignment that no drawn step stands for: between the steps that it lies between."""
     mark: Mark = row["move"]
-    name = row["expected"] if row["expected"] is not None else row["seen"]
+    name = _name(row)
     kind = "missing" if mark == "missing" else "span"
     if not scale.known or not steps:
         return Row(mark=mark, name=name, kind=kind)

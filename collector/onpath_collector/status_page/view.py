@@ -80,6 +80,7 @@ class Trouble:
     name: str
     count: int
     meaning: str
+    normal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,12 @@ def _troubles(parts: Parts) -> Iterator[Trouble]:
     yield from _each("Requests refused", failed, "senders were told not to send this again")
     yield Trouble("Spans with a wrong id", sum(parts.intake.rejected.values()), "not judged; passed on as they came")
     yield from _each("Runs never judged", ledger.traces_dropped, "they have no verdict")
-    yield from _each("Spans not passed on", ledger.spans_dropped, "they did not get to the downstream")
+    lost = dict(ledger.spans_dropped)
+    if nowhere := lost.pop("no_downstream", 0):
+        yield Trouble(
+            "Spans not passed on: no downstream", nowhere, "forward.endpoint says where to pass them on", True
+        )
+    yield from _each("Spans not passed on", lost, "they did not get to the downstream")
     yield from _each("Spans not judged", buffer.dropped_spans, "their run was over a limit, or long over")
     yield Trouble("Late spans", buffer.late_spans, "they came after their run was judged, which is then judged again")
     yield Trouble("Late spans not judged", buffer.late_unjudged, "they came too late even for that")
