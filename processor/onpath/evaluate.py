@@ -61,16 +61,20 @@ class _Judging:
     def results(self, workflow: Workflow) -> Iterator[Result]:
         """One for each scope that the workflow, or a check with a scope of its own, judges."""
         judged = self._judged_scopes(workflow)
+        if not judged:
+            return
+        context = self._context(workflow)
         found: dict[_Place, tuple[Scope, list[Evaluation]]] = {_place(scope): (scope, []) for scope in judged}
         views: dict[int, Scope] = {}
-        for check in workflow.checks if judged else ():
+        for check in workflow.checks:
             for scope in self._scopes_of(check, workflow, judged):
                 _, made = found.setdefault(_place(scope), (scope, []))
                 view = views.get(id(scope)) or views.setdefault(id(scope), as_seen(scope, workflow))
-                made += _run(check, view, self._context(workflow))
+                made += _run(check, view, context)
         for scope, made in found.values():
             if made:
-                yield self._result(workflow, as_seen(scope, workflow), tuple(made))
+                view = views.get(id(scope)) or as_seen(scope, workflow)
+                yield self._result(workflow, view, tuple(made))
 
     def _judged_scopes(self, workflow: Workflow) -> tuple[Scope, ...]:
         """The scopes of a trace that a workflow is about; why there are none is counted."""
@@ -152,7 +156,8 @@ def _run(check: Check, scope: Scope, context: Context) -> tuple[Evaluation, ...]
         made = check.validator.evaluate(scope, context)
     except Exception as error:  # noqa: BLE001 - one check that breaks must not take the others down
         return tuple(_broken(name, error) for name in check.evaluation_names)
-    return tuple(replace(evaluation, name=check.evaluation_name(evaluation.name)) for evaluation in made)
+    names = [check.evaluation_name(evaluation.name) for evaluation in made]
+    return tuple([e if e.name == name else replace(e, name=name) for e, name in zip(made, names, strict=True)])
 
 
 def _broken(name: str, error: Exception) -> Evaluation:

@@ -18,7 +18,7 @@ Unmatched: TypeAlias = Literal[
 
 def sampled(trace_id: str, share: float) -> bool:
     """Whether the last 14 hex digits of the id / 2^56 lie below the share; exact, so that 1.0 takes every trace."""
-    return int(trace_id[-14:], 16) < share * 2**56
+    return share >= 1 or int(trace_id[-14:], 16) < share * 2**56
 
 
 def trace_fault(match: Match, trace: Trace, agents: frozenset[str], active: bool) -> Unmatched | None:

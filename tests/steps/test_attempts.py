@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onpath.model import NOT_CAPTURED
-from onpath.steps.attempts import group
+from onpath.steps.attempts import attempts_of
 from onpath.steps.model import Attempt, Step
 
 
@@ -18,7 +18,8 @@ def call(
 
 
 def groups(*steps: Step) -> list[tuple[int, int] | None]:
-    return [None if s.attempt is None else (s.attempt.group, s.attempt.number) for s in group(steps)]
+    found = attempts_of(steps, [s.name for s in steps])
+    return [None if a is None else (a.group, a.number) for a in found]
 
 
 def test_a_call_after_a_failed_one_with_equal_arguments_is_its_next_attempt() -> None:
@@ -74,4 +75,4 @@ def test_a_call_without_a_name_is_nobodys_retry() -> None:
 
 def test_names_can_be_given() -> None:
     steps = (call(0, 1, "error", name="Pay"), call(2, 3, name="pay"))
-    assert [s.attempt for s in group(steps, lambda s: "pay")] == [Attempt(0, 1), Attempt(0, 2)]
+    assert attempts_of(steps, ["pay" for _ in steps]) == [Attempt(0, 1), Attempt(0, 2)]

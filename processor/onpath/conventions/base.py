@@ -51,7 +51,7 @@ class Family:
     `named`: for the instrumentation scopes in `scopes`, and span names whose first word is in `words`, a role by span
     name, asked only when no attribute gave one.
     `placeholders`: attribute key to a test that is true for a span that stands for nothing that happened.
-    `facts`: fact to keys and how to read each, best key first.
+    `facts`: fact to keys and how to read each, best key first; the empty key is for `Flattened` alone.
     `usage`: flat keys to metric names; `usage_json`: keys that hold a whole usage object.
     `events`: names of span events and log records that carry messages: attributes and body of one -> messages given to
     the model or put out by it.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from onpath.conventions.base import GENERIC, Fact, Role, RoleReader, UsageReader
+from onpath.conventions.base import GENERIC, Fact, Flattened, Role, RoleReader, UsageReader
 from onpath.conventions.table import (
     MARKERS,
     NAMED,
@@ -29,12 +29,12 @@ from onpath.model import Attributes, Span
 from onpath.usage import canonical
 
 _KNOWN: Final = frozenset((*MARKERS, *PLACEHOLDERS, *SOURCES, *USAGE, *(key for key, _ in USAGE_JSON))) - {""}
-_ANYWHERE: Final = SOURCES[""]  # facts that are looked for whatever attributes there are
+_FLATTENED: Final = tuple(r.prefix + "." for _, (_, _, r) in SOURCES[""] if isinstance(r, Flattened))
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What spans with certain keys can say.
+    """What spans with certain keys can say; the empty key stands for keys that begin as flattened ones do.
 
     `placeholders`: key, family, and the test that is true for a span that stands for nothing. `markers`: what may give
     the role, in the order in which they are asked. `sources`: where each fact may stand, best first. `usage`: for each
@@ -50,7 +50,12 @@ class Shape:
 
 
 def shape_of(attributes: Attributes) -> Shape:
-    return _shape(tuple(filter(_is_known, attributes)))
+    keys = tuple(filter(_is_known, attributes))
+    if len(keys) < len(attributes):
+        for key in attributes:
+            if key.startswith(_FLATTENED):
+                return _shape((*keys, ""))
+    return _shape(keys)
 
 
 _is_known: Final = _KNOWN.__contains__
@@ -63,8 +68,6 @@ def _shape(keys: tuple[str, ...]) -> Shape:
     for key in keys:
         for fact, source in SOURCES.get(key, ()):
             sources.setdefault(fact, []).append(source)
-    for fact, source in _ANYWHERE:
-        sources.setdefault(fact, []).append(source)
     return Shape(
         placeholders=tuple((key, *PLACEHOLDERS[key]) for key in keys if key in PLACEHOLDERS),
         markers=tuple(sorted(markers, key=lambda m: m.rank)),

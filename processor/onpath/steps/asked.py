@@ -158,6 +158,8 @@ def repaired(
     no other step is, of the latest model call before it; for a further attempt also one that another step is. `starts`
     are those of the model calls.
     """
+    if not asked:
+        return [(step, None) for step in steps]
     by_id = {call.call_id: (number, call) for number, call in asked if call.call_id is not None}
     taken = {id(by_id[s.call_id][1]) for s in steps if s.call_id in by_id}
     by_name = _ByName(asked, taken, starts)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Sequence
 
 from onpath.json_values import canonical
 from onpath.redaction import is_redacted
 from onpath.steps.model import NOT_CAPTURED, Attempt, Step
-
-
-def group(steps: Sequence[Step], name: Callable[[Step], str | None] = lambda s: s.name) -> tuple[Step, ...]:
-    """The same steps in the same order, each tool call that ran with its `attempt`; see `attempts_of`."""
-    found = attempts_of(steps, [name(step) for step in steps])
-    return tuple(s if s.attempt == a else replace(s, attempt=a) for s, a in zip(steps, found, strict=True))
 
 
 def attempts_of(steps: Sequence[Step], names: Sequence[str | None]) -> list[Attempt | None]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import lt
 
 from onpath.conventions.table import LOSES_FAILED
-from onpath.steps import attempts
 from onpath.steps.agents import agent_name
 from onpath.steps.asked import asked_for, lost, needs_repair, repaired, without_spans
+from onpath.steps.attempts import attempts_of
 from onpath.steps.build import build
 from onpath.steps.calls import same_tool
 from onpath.steps.facts import Facts
-from onpath.steps.model import Step
-from onpath.steps.tree import Node, order, walk
+from onpath.steps.model import Attempt, Step
+from onpath.steps.tree import Node, sort_by_time, walk
 
 
 @dataclass(slots=True)
@@ -55,8 +56,8 @@ def members_of(nodes: Sequence[Node]) -> dict[Node | None, Members]:
             found[owner].calls.append(node)
         place[node] = (owner, hidden or node.kind == "tool")
     for members in found.values():
-        members.calls.sort(key=order)
-        members.agents.sort(key=order)
+        sort_by_time(members.calls)
+        sort_by_time(members.agents)
     return found
 
 
@@ -67,6 +68,18 @@ class Entry:
     step: Step
     asker: Entry | None = None
     node: Node | None = None
+    handed_on: bool = False  # whether the step stands in a scope already
+
+    def placed(self, turn: int | None, attempt: Attempt | None) -> Step:
+        """The step with its place in a scope; in a further scope it is a copy, where its place there is another."""
+        step = self.step
+        if step.turn != turn or step.attempt != attempt:
+            if self.handed_on:
+                return replace(step, turn=turn, attempt=attempt)
+            object.__setattr__(step, "turn", turn)  # nobody has seen it yet
+            object.__setattr__(step, "attempt", attempt)
+        self.handed_on = True
+        return step
 
 
 class EntryMaker:
@@ -84,23 +97,29 @@ class EntryMaker:
     def own(self, members: Members) -> list[Entry]:
         """The steps of one scope without the agents below it, in order; what has no times behind who asked for it."""
         name = agent_name(members.agent) if members.agent is not None else None
-        models = [self.entry(n, name) for n in members.calls if n.kind == "llm"]
-        facts = [n.facts for n in members.calls if n.kind == "llm"]
-        tools = [build(n, name, self._smeared, _turn(n.start_ns, models)) for n in members.calls if n.kind == "tool"]
+        calls = [n for n in members.calls if n.kind == "llm"]
+        models = [self.entry(n, name) for n in calls]
+        facts = [n.facts for n in calls]
+        starts = [n.start_ns for n in calls]
+        tools = [build(n, name, self._smeared, _turn(n.start_ns, starts)) for n in members.calls if n.kind == "tool"]
         if tools:
-            entries, unseen = self._with_spans(members, models, facts, tools)
+            entries, unseen = self._with_spans(members, models, facts, starts, tools)
         else:
             entries, unseen = self._history(members, name), self._unrecorded(members, facts)
         called = [Entry(replace(step, agent=name), models[number]) for number, step in unseen]
-        _give_times(called, members.turns, models)
+        _give_times(called, members.turns, models, starts)
         return in_order([*models, *entries, *called])
 
     def _with_spans(
-        self, members: Members, models: Sequence[Entry], facts: Sequence[Facts], tools: Sequence[Step]
+        self,
+        members: Members,
+        models: Sequence[Entry],
+        facts: Sequence[Facts],
+        starts: Sequence[int],
+        tools: Sequence[Step],
     ) -> tuple[list[Entry], list[tuple[int, Step]]]:
         """Tool calls that have spans, mended; and those that have none although others have."""
         asked = asked_for(facts, results=False) if any(map(needs_repair, tools)) else []
-        starts = [m.step.start_ns or 0 for m in models]
         entries = [
             Entry(step, _at(models, step.turn if number is None else number))
             for step, number in repaired(tools, asked, starts)
@@ -135,22 +154,22 @@ class EntryMaker:
         return [Entry(replace(s, agent=name)) for _, s in asked_for([members.agent.facts], results=True)]
 
 
-def _give_times(called: Sequence[Entry], turns: Sequence[Node], models: Sequence[Entry]) -> None:
+def _give_times(called: Sequence[Entry], turns: Sequence[Node], models: Sequence[Entry], starts: Sequence[int]) -> None:
     """The only call of a turn has the times of the span that ran the turn; of several each one's are not known."""
     by_asker: dict[int, list[Entry]] = {}
     for entry in called:
         by_asker.setdefault(id(entry.asker), []).append(entry)
     for turn in turns:
-        asker = _at(models, _turn(turn.start_ns, models))
+        asker = _at(models, _turn(turn.start_ns, starts))
         asked = by_asker.pop(id(asker), []) if asker is not None else []
         if len(asked) == 1:
             ids = tuple(s.span_id for s in turn.spans)
             asked[0].step = replace(asked[0].step, start_ns=turn.start_ns, end_ns=turn.end_ns, span_ids=ids)
 
 
-def _turn(start_ns: int, models: Sequence[Entry]) -> int | None:
+def _turn(start_ns: int, starts: Sequence[int]) -> int | None:
     """The number of the latest model call that had started before a tool call did."""
-    place = bisect_right(models, start_ns, key=lambda m: m.step.start_ns or 0)
+    place = bisect_right(starts, start_ns)
     return place - 1 if place else None
 
 
@@ -167,7 +186,12 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
             timed.append(entry)
         else:
             behind.setdefault(id(entry.asker), []).append(entry)
-    timed.sort(key=lambda e: _key(e.step))
+    timed.sort(key=_start)
+    starts = [e.step.start_ns or 0 for e in timed]
+    if not all(map(lt, starts, starts[1:])):
+        timed.sort(key=_key)
+    if not behind:
+        return timed
     ordered: list[Entry] = []
     for entry in timed:
         ordered.append(entry)
@@ -177,7 +201,12 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
     return ordered
 
 
-def _key(step: Step) -> tuple[int, float, str]:
+def _start(entry: Entry) -> int:
+    return entry.step.start_ns or 0
+
+
+def _key(entry: Entry) -> tuple[int, float, str]:
+    step = entry.step
     end = float("inf") if step.end_ns is None else step.end_ns
     return (step.start_ns or 0, end, step.span_ids[0] if step.span_ids else "")
 
@@ -188,8 +217,6 @@ def numbered(entries: Sequence[Entry]) -> tuple[Step, ...]:
     for entry in entries:
         if entry.step.kind == "llm":
             numbers[id(entry)] = len(numbers)
-    return attempts.group([_in_turn(e.step, numbers.get(id(e.asker))) for e in entries])
-
-
-def _in_turn(step: Step, number: int | None) -> Step:
-    return step if step.turn == number else replace(step, turn=number)
+    steps = [e.step for e in entries]
+    attempts = attempts_of(steps, [s.name for s in steps])
+    return tuple([e.placed(numbers.get(id(e.asker)), a) for e, a in zip(entries, attempts, strict=True)])

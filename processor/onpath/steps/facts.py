@@ -68,8 +68,11 @@ class Facts:
 
     def mentions(self, fact: Fact, *words: str) -> bool:
         """Whether what was recorded for a fact may hold one of these words, without reading it."""
-        held = [self.attributes.get(source.key) for source in self._shape.sources.get(fact, ())]
-        for _, attributes, body in () if self.quiet else self._records():
+        sources = self._shape.sources.get(fact, ())
+        if self.quiet and not sources:
+            return False
+        held = [self.attributes.get(source.key) for source in sources]
+        for _, attributes, body in self._records():
             held += [*attributes.values(), body]
         return any(_may_hold(value, words) for value in held if value is not None)
 

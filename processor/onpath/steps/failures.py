@@ -30,16 +30,22 @@ def status_of(
     error = _error(facts, own, smeared, is_tool)
     if error is not None:
         return ("awaiting_approval", None) if _short_type(error.type) in _WAITING else ("error", error)
-    fine = isinstance(own, tuple) or any(s.status_code == STATUS_OK for s in facts.spans)
-    return ("ok" if fine else "unset"), None
+    if isinstance(own, tuple):
+        return "ok", None
+    for span in facts.spans:
+        if span.status_code == STATUS_OK:
+            return "ok", None
+    return "unset", None
 
 
 def _error(facts: Facts, own: Any, smeared: frozenset[str], is_tool: bool) -> StepError | None:
-    exception = exception_of(facts.spans)
+    exception = None if facts.quiet else exception_of(facts.spans)
     declared = facts.attributes.get("error.type")
     kind = declared if isinstance(declared, str) and declared else exception[0] if exception else None
     message = exception[1] if exception else None
-    failed = exception is not None or kind is not None or any(map(_is_bare, facts.spans))
+    failed = exception is not None or kind is not None
+    if not failed and not facts.attributes:
+        failed = any(map(_is_bare, facts.spans))
     for span in facts.spans:
         if span.status_code == STATUS_ERROR and not _is_smeared(span, facts, failed, smeared):
             failed = True

@@ -15,7 +15,7 @@ from onpath.globs import Glob
 from onpath.model import NOT_CAPTURED, STATUS_ERROR, Resource, Span, Trace
 from onpath.steps.agents import agent_name
 from onpath.steps.asked import recorded
-from onpath.steps.build import add_usage, model_of, other_span, shown_input, shown_output, usage_of
+from onpath.steps.build import add_usage, other_span, shown_input, shown_output, usage_of
 from onpath.steps.entries import Entry, EntryMaker, Members, in_order, members_of, numbered
 from onpath.steps.facts import Facts
 from onpath.steps.failures import status_of
@@ -155,7 +155,7 @@ class ScopeMaker:
             end_ns=period[1],
             status=outcome[0],
             error=outcome[1],
-            usage=_usage(calls),
+            usage=_usage(entries),
             output_messages=put_out,
             input_messages=given,
             content=content_of(steps, models),
@@ -207,12 +207,12 @@ def _prompt(held: Any, models: Sequence[Facts]) -> str | None:
     return text
 
 
-def _usage(models: Sequence[Node]) -> Usage:
+def _usage(entries: Sequence[Entry]) -> Usage:
     """The sum over the scope's model calls; where none of them counted, that of the loops they were turns of."""
-    counted = add_usage([usage_of(n.facts, model_of(n)) for n in models])
+    counted = add_usage([e.step.usage for e in entries if e.step.kind == "llm"])
     if counted:
         return counted
-    loops = dict.fromkeys(n.loop for n in models if n.loop is not None)
+    loops = dict.fromkeys(e.node.loop for e in entries if e.node is not None and e.node.loop is not None)
     return add_usage([usage_of(n.facts, n.facts.text("model")) for n in loops])
 
 

@@ -37,6 +37,8 @@ class Entry:
 
     @property
     def span_ids(self) -> tuple[str, ...]:
+        if len(self.steps) == 1:
+            return self.steps[0].span_ids
         return tuple(i for step in self.steps for i in step.span_ids)
 
 
@@ -102,24 +104,31 @@ def _of_calls(
     calls: Sequence[Step], source: Found, names: Names, prohibited: Sequence[str], count_failed: bool
 ) -> Extraction:
     called = [_name(step, names) for step in calls]
+    entries = _entries(calls, called)
+    counted = [e for e in entries if not e.failed or count_failed or e.name in prohibited]
+    failed = [e for e in entries if e.failed and not count_failed and e.name not in prohibited]
+    return Extraction(
+        source,
+        tuple([e.name for e in counted]),
+        entries=tuple(counted),
+        failed=tuple(failed),
+        waiting=tuple([name for step, name in zip(calls, called, strict=True) if not step.ran]),
+        retries=sum([len(e.steps) - 1 for e in entries]),
+        reason="tool_names_not_captured" if None in [e.name for e in entries] else None,
+    )
+
+
+def _entries(calls: Sequence[Step], called: Sequence[str | None]) -> list[Entry]:
+    """Calls that ran, all attempts of one together."""
+    if not any(step.failed for step in calls):
+        return [Entry(name, (step,)) for step, name in zip(calls, called, strict=True) if step.ran]
     groups: dict[int, tuple[str | None, list[Step]]] = {}
     for step, name, attempt in zip(calls, called, attempts.attempts_of(calls, called), strict=True):
         if attempt is not None:
             first, made = groups.pop(attempt.group, (name, []))
             made.append(step)
             groups[attempt.group] = (first, made)  # taken out and put back: the place is that of the last attempt
-    entries = [Entry(name, tuple(made)) for name, made in groups.values()]
-    counted = [e for e in entries if not e.failed or count_failed or e.name in prohibited]
-    failed = [e for e in entries if e.failed and not count_failed and e.name not in prohibited]
-    return Extraction(
-        source,
-        tuple(e.name for e in counted),
-        entries=tuple(counted),
-        failed=tuple(failed),
-        waiting=tuple(name for step, name in zip(calls, called, strict=True) if not step.ran),
-        retries=sum(len(e.steps) - 1 for e in entries),
-        reason="tool_names_not_captured" if any(e.name is None for e in entries) else None,
-    )
+    return [Entry(name, tuple(made)) for name, made in groups.values()]
 
 
 def _name(step: Step, names: Names) -> str | None:

@@ -38,6 +38,8 @@ def undetermined(expected: Sequence[str], entries: Sequence[Entry], strict: bool
 
     A group of more than six counts as undetermined if it holds two different expected names.
     """
+    if _one_after_another(entries):
+        return False
     names = frozenset(expected)
     steps = [step for entry in entries if (step := _interval(entry)) is not None and (strict or step.name in names)]
     groups = list(_groups(steps))
@@ -49,6 +51,17 @@ def undetermined(expected: Sequence[str], entries: Sequence[Entry], strict: bool
     if all(len({s.name for s in g}) == 1 for g in small):
         return False
     return _Orders(expected, groups).differ()
+
+
+def _one_after_another(entries: Sequence[Entry]) -> bool:
+    """Whether the order is beyond doubt, as it mostly is."""
+    started = ended = -_OPEN
+    for entry in entries:
+        start, end = entry.steps[-1].start_ns, entry.steps[-1].end_ns
+        if start is None or end is None or start <= started or start < ended:
+            return False
+        started, ended = start, end
+    return True
 
 
 def _interval(entry: Entry) -> Interval | None:

@@ -8,9 +8,11 @@ from typing import Final
 
 from onpath.report import Verdict
 
-_WITH_REQUIRED: Final = (Fraction(6, 10), Fraction(3, 10))
-_WITHOUT: Final = (Fraction(9, 10), Fraction(0))
-_CLEAN: Final = Fraction(1, 10)
+_WITH_REQUIRED: Final = (6, 3)  # tenths for the order and for the required steps ...
+_WITHOUT: Final = (9, 0)
+_CLEAN: Final = 1  # ... and for no prohibited one
+_NONE: Final = Fraction(0)
+_ALL: Final = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +31,12 @@ class Counts:
     @property
     def order(self) -> Fraction:
         if self.strict:
-            return Fraction(self.matched == self.expected == self.extracted)
+            return _ALL if self.matched == self.expected == self.extracted else _NONE
         return Fraction(self.matched, self.expected)
 
     @property
     def required_share(self) -> Fraction:
-        return Fraction(self.required - self.missing, self.required) if self.required else Fraction(1)
+        return Fraction(self.required - self.missing, self.required) if self.missing else _ALL
 
     @property
     def score(self) -> Fraction:
@@ -43,13 +45,13 @@ class Counts:
     @property
     def lowest(self) -> Fraction:
         """The least that the score can become when more steps come in."""
-        return self._score(Fraction(0) if self.strict else self.order, self.required_share, self.prohibits)
+        return self._score(_NONE if self.strict else self.order, self.required_share, self.prohibits)
 
     @property
     def highest(self) -> Fraction:
         """The most that it can become: the strict order can still be met by what is part of it."""
         can_match = not self.strict or self.matched == self.extracted
-        return self._score(Fraction(can_match), Fraction(1), self.prohibited_found)
+        return self._score(_ALL if can_match else _NONE, _ALL, self.prohibited_found)
 
     def label(self, threshold: Fraction, complete: bool) -> Verdict:
         """Of an incomplete trace, what no further step can change."""
@@ -61,4 +63,7 @@ class Counts:
 
     def _score(self, order: Fraction, required: Fraction, prohibited: bool) -> Fraction:
         of_order, of_required = _WITH_REQUIRED if self.required else _WITHOUT
-        return of_order * order + of_required * required + (0 if prohibited else _CLEAN)
+        of_clean = 0 if prohibited else _CLEAN
+        whole, share = order.denominator * required.denominator, of_order * order.numerator * required.denominator
+        share += of_required * required.numerator * order.denominator + of_clean * whole
+        return Fraction(share, 10 * whole)
