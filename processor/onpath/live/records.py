@@ -5,7 +5,7 @@ What comes out is what a collector decodes from the SDK's OTLP exporters: lists 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from sys import getsizeof
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN, Event, Link, LogRecord,
 
 OVERHEAD: Final = 1000  # bytes that a span costs besides its attributes, about
 _FLAT: Final = frozenset({str, bytes, int, float, bool, type(None)})
-_KEY: Final = 60  # bytes that a key costs, most of them being shared
-_SAMPLE: Final = 3
+_PART: Final = 30  # bytes that a key or a place costs, most keys being shared
+_SAMPLE: Final = 2
 _DEEP: Final = 5
 
 _resources: dict[int, tuple[SdkResource, Resource]] = {}  # by identity, with the object, so that the id stays taken
@@ -140,30 +140,35 @@ def _weigh(attributes: dict[str, Any], measure: Callable[[Any], int]) -> int:
     return total
 
 
+def _parts(value: Any) -> Sequence[Any]:
+    """What a value holds. The SDK's own attributes have tuples and dicts."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return value  # type: ignore[no-any-return]
+    if kind is dict:
+        return tuple(value.values())
+    return tuple(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+
+
 def _exact(value: Any) -> int:
     total = 0
     waiting: list[Any] = [value]
     while waiting:
         value = waiting.pop()
-        total += getsizeof(value)
-        if isinstance(value, list | tuple):
-            waiting.extend(value)
-        elif isinstance(value, Mapping):
-            waiting.extend(value.values())
-            total += _KEY * len(value)
+        parts = () if type(value) in _FLAT else _parts(value)
+        total += getsizeof(value) + _PART * len(parts)
+        waiting.extend(parts)
     return total
 
 
 def _rough(value: Any, depth: int = 0) -> int:
-    """Of many values the first, the middle and the last stand for all."""
-    total = getsizeof(value)
-    if isinstance(value, Mapping):
-        total += _KEY * len(value)
-        value = tuple(value.values())
-    if not isinstance(value, list | tuple) or depth == _DEEP:
+    """Of many values the first and the last stand for all."""
+    parts = _parts(value)
+    many = len(parts)
+    total = getsizeof(value) + _PART * many
+    if not many or depth == _DEEP:
         return total
-    many = len(value)
-    sample = value if many <= _SAMPLE else (value[0], value[many // 2], value[-1])
+    sample = parts if many <= _SAMPLE else (parts[0], parts[-1])
     seen = 0
     for part in sample:
         seen += getsizeof(part) if type(part) in _FLAT else _rough(part, depth + 1)
