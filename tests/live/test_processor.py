@@ -18,6 +18,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import set_span_in_context
 
 from onpath import OnPathSpanProcessor
@@ -431,3 +432,22 @@ def test_a_report_can_be_printed() -> None:
     nasty = replace(report, results=(replace(report.results[0], agent="a\x1b[2J\u202eb"),))
     assert "agent a\\u001b[2J\\u202eb," in str(nasty)
     assert str(replace(report, results=())) == f"trace {report.trace_id}: no workflow is about it"
+
+
+def test_a_trace_that_is_recorded_and_not_sampled_is_judged_and_exports_nothing() -> None:
+    class RecordOnly(Sampler):
+        def should_sample(self, *given: Any, **named: Any) -> SamplingResult:
+            return SamplingResult(Decision.RECORD_ONLY, named.get("attributes") or given[4])
+
+        def get_description(self) -> str:
+            return "record only"
+
+    exported, sink = InMemorySpanExporter(), MemorySink()
+    processor = OnPathSpanProcessor(POLICY, on_report=sink, spans="clamped")
+    provider = TracerProvider(sampler=RecordOnly(), shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    run(provider.get_tracer("tests"), "look_up", "check", "pay")
+    processor.shutdown()
+    assert sink.verdicts == ["pass"]
+    assert exported.get_finished_spans() == ()

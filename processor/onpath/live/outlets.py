@@ -85,6 +85,8 @@ class Outlets:
             self._logger.emit(made.log_record)
 
     def _hand_spans(self, report: Report, run: Run) -> None:
+        if not _is_sampled(run):
+            return
         takers = list(self._spans_to()) if self._spans_to is not None else []
         if not takers and not self._told:
             self._told = True
@@ -100,6 +102,11 @@ def _remember(span: ReadableSpan) -> None:
         _own[span.context.span_id] = None
         while len(_own) > _REMEMBERED:
             _own.pop(next(iter(_own)), None)
+
+
+def _is_sampled(run: Run) -> bool:
+    """Whether its spans are exported: those of a trace that is only recorded would leave its evaluation alone."""
+    return any(entry.sdk.context.trace_flags.sampled for entry in run.entries.values())
 
 
 def _resource(run: Run) -> Resource:
