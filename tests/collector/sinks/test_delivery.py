@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from onpath_collector.downstream.base import Delivered, Failed, Outcome, Retry
 from onpath_collector.exporters.base import SendingExporter
@@ -165,6 +167,45 @@ async def test_one_that_waits_does_not_hold_up_others() -> None:
     assert sink.counts.queued == 1
     await sink.close(sink._clock() + 5)  # what waits has its next attempt at once
     assert sink.counts.sent == 2
+
+
+ANSWERS = st.sampled_from([Delivered(), Retry("http_404"), Retry("http_503", 3.0), Failed("http_400"), ValueError("x")])
+EVENTS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(0, 5)), max_size=20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS, st.lists(ANSWERS, max_size=30), st.integers(1, 4))
+def test_scores_are_never_lost_from_the_counts(
+    events: list[tuple[int, int, int]], answers: list[Outcome | Exception], room: int
+) -> None:
+    """Results of three scopes in any revisions, at any pace, to a backend that answers anything."""
+
+    async def run() -> None:
+        scripted, time = Scripted(*answers), Time()
+        sink = exporter(scripted, DeliverySettings(results=room), time)
+        for scope, revision, rounds in events:
+            sink.export(outcome(document(span_id=f"{scope:016x}", revision=revision)))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            assert adds_up(sink)
+            assert sink.counts.results == len(sink._entries) <= room
+        await idle(sink)
+        await sink.close(time.now + 1)
+        assert adds_up(sink)
+        assert (sink.counts.queued, sink.counts.results, sink._bytes) == (0, 0, 0)
+        assert sink.counts.accepted == len(events)
+
+    asyncio.run(run())
+
+
+async def test_a_trace_that_is_not_there_yet_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    time = Time()
+    sink = exporter(Scripted(*[Retry("http_404")] * 100), None, time)
+    sink.export(outcome(document()))
+    await idle(sink)
+    told = [(record.levelname, "not taken a score for 600 s" in record.getMessage()) for record in caplog.records]
+    assert told == [("INFO", False), ("WARNING", True)]
 
 
 async def test_at_the_end_what_is_not_taken_is_dropped() -> None:

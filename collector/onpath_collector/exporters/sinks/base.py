@@ -18,6 +18,7 @@ from onpath_collector.downstream.base import Delivered, Failed, Outcome, Retry
 from onpath_collector.downstream.otlp_http import read_limited, retry_after
 from onpath_collector.judging import Place
 
+_LARGE: Final = frozenset({"findings", "alignment"})  # of an evaluation; only the line has them while it waits
 _TOLD: Final = 200  # characters of an error's body that are told
 _LONGEST_EXPLANATION: Final = 4000  # characters; backends refuse or cut longer ones, and the report file has them
 
@@ -58,7 +59,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A Result on its way to a backend: the object of results.md section 1, and where it stands in its trace."""
+    """A Result on its way to a backend: its line, what scores are made of, and where it stands in its trace."""
 
     line: str
     document: Mapping[str, Any]
@@ -68,7 +69,8 @@ class Scored:
     @classmethod
     def of(cls, line: str, place: Place) -> Scored:
         document = json.loads(line)
-        return cls(line, document, place, document["evaluations"])
+        evaluations = [{k: v for k, v in e.items() if k not in _LARGE} for e in document.pop("evaluations")]
+        return cls(line, document, place, evaluations)
 
     @property
     def identity(self) -> tuple[str, str, str]:

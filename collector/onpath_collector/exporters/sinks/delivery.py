@@ -25,6 +25,7 @@ from onpath_collector.judging import Outcome as Judged
 _log: Final = logging.getLogger("onpath")
 _RETRY: Final = RetrySettings(initial=1.0, multiplier=2.0, max=30.0, elapsed=600.0)
 _NO_SCORE: Final = "no_score"  # and no place for a label alone
+_NOT_THERE: Final = "http_404"  # as a rule the trace is on its way
 _STOPPED: Final = "shutdown"
 
 
@@ -156,6 +157,7 @@ class SinkExporter:
                 return self._drop(entry, outcome.reason)
             pause = outcome.after or wait
             if self._clock() + pause - entry.since > retry.elapsed:
+                self._tell("retry_exhausted", f"has not taken a score for {retry.elapsed:g} s, it is dropped")
                 return self._drop(entry, "retry_exhausted")
             self.counts.retries += 1
             await self._pause(pause)
@@ -211,7 +213,8 @@ class SinkExporter:
         """Logs each kind of trouble once; all are counted."""
         if kind not in self._told:
             self._told.add(kind)
-            _log.warning("the sink %s %s; further ones are only counted", self.label, trouble)
+            level = logging.INFO if kind == _NOT_THERE else logging.WARNING
+            _log.log(level, "the sink %s %s; further ones are only counted", self.label, trouble)
 
     async def close(self, deadline: float) -> None:
         """Sends what is left until the clock reads `deadline`; the rest is dropped, and counted. Safe again."""
