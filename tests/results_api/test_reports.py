@@ -137,7 +137,7 @@ async def test_who_waits_is_told() -> None:
         assert (await found.wait(trace_id(1), 30)).trace_id == trace_id(1), "it is there already"
         with pytest.raises(TimeoutError):
             await found.wait(trace_id(3), 0.01)
-        assert found._waiting == {}
+        assert found.followers == 0
 
 
 async def test_watches_see_what_they_ask_for() -> None:
@@ -149,7 +149,7 @@ async def test_watches_see_what_they_ask_for() -> None:
         assert [(await anext(seen)).trace_id for _ in range(2)] == [trace_id(2), trace_id(3)]
         await seen.aclose()
         watch.close()
-        assert not found._watches
+        assert found.followers == 0
 
 
 async def test_a_watch_that_is_not_read_ends() -> None:

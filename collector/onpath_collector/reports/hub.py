@@ -115,6 +115,11 @@ class Reports:
         self._watches.add(watch)
         return watch
 
+    @property
+    def followers(self) -> int:
+        """Calls that wait for a report, and watches."""
+        return sum(len(waiting) for waiting in self._waiting.values()) + len(self._watches)
+
     async def close(self) -> None:
         """Writes what is left. Safe to call twice."""
         if self._closed:
