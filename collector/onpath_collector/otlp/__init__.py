@@ -7,7 +7,7 @@ Protobuf messages never leave this package: a retained sub-message keeps its who
 from onpath_collector.otlp.decoding import decode
 from onpath_collector.otlp.items import count_items
 from onpath_collector.otlp.json import from_json, most_memory
-from onpath_collector.otlp.parts import PART_MEMORY, more_parts
+from onpath_collector.otlp.parts import more_parts
 from onpath_collector.otlp.recorded import decode_recorded
 from onpath_collector.otlp.splitting import (
     COMPLETE,
@@ -23,7 +23,6 @@ from onpath_collector.otlp.wire import DecodeError
 
 __all__ = [
     "COMPLETE",
-    "PART_MEMORY",
     "Batch",
     "Chunk",
     "DecodeError",

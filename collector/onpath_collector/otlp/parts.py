@@ -14,8 +14,6 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-PART_MEMORY: Final = 64  # bytes that a message takes at least
-
 _Table: TypeAlias = "dict[int, _Table]"
 """Of a message type: the table of each field that holds messages, by the field's key on the wire."""
 

@@ -36,7 +36,7 @@ from onpath_collector.receivers.http_answers import (
     reason,
     success,
 )
-from onpath_collector.receivers.room import Room, Share
+from onpath_collector.receivers.room import Room, Share, turn
 from onpath_collector.receivers.weight import Scales
 from onpath_collector.security import Certificates, Tokens
 
@@ -239,7 +239,7 @@ class HttpReceiver:
         most = _JSON_MEMORY * self._settings.max_request
         if len(body) <= _SMALL:
             return _from_json(signal, body, most)
-        async with self._one_json:  # so that many at once cost the memory of one
+        async with turn(self._one_json):  # so that many at once cost the memory of one
             return await asyncio.to_thread(_from_json, signal, body, most)
 
 

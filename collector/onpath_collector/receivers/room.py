@@ -1,6 +1,8 @@
 """Room for requests on their way in: what all of them together may take of memory, and how long each may dawdle.
 
-share -> grow to what has come (waits for room, first come first served) -> handed on -> given back
+    share -> take what the request may need (waits for room) -> handed on -> given back
+
+A share is taken at once, never added to: requests that hold some and wait for more would wait for each other.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Room:
     async def take(self, size: int) -> int:
         """How much was taken: no share is larger than the room. Raises Refused when there is none for long."""
         size = min(size, self._size)
-        if size <= self._free and not self._waiting:
+        if size <= self._free:  # past those that wait for more: a small request is gone before it is in their way
             self._free -= size
             return size
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -87,6 +89,19 @@ class Room:
         if slowest is not None and now - self._reading[slowest] >= PATIENCE:
             del self._reading[slowest]
             slowest.reschedule(now)
+
+
+@asynccontextmanager
+async def turn(of: asyncio.Lock) -> AsyncIterator[None]:
+    """Around what is done for one request at a time. Refuses the request when its turn does not come for long."""
+    try:
+        await asyncio.wait_for(of.acquire(), 2 * PATIENCE)
+    except TimeoutError:
+        raise Refused("in_flight") from None
+    try:
+        yield
+    finally:
+        of.release()
 
 
 class Share:
