@@ -19,10 +19,11 @@ PATIENCE: Final = 1.0  # seconds that a request waits for room before the slowes
 
 
 class Room:
-    """Owned by one event loop."""
+    """Owned by one event loop. `size` in bytes, `patience` in seconds."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, patience: float = PATIENCE) -> None:
         self._size = self._free = size
+        self._patience = patience
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._reading: dict[asyncio.Timeout, float] = {}  # since when, the longest first
 
@@ -58,7 +59,7 @@ class Room:
         self._waiting.append((size, turn))
         try:
             for _ in range(2):
-                if (await asyncio.wait({turn}, timeout=PATIENCE))[0]:
+                if (await asyncio.wait({turn}, timeout=self._patience))[0]:
                     return size
                 self._cut_off_slowest()
         except asyncio.CancelledError:
@@ -86,7 +87,7 @@ class Room:
         """A sender that stalls must not keep its room while others wait."""
         now = asyncio.get_running_loop().time()
         slowest = next(iter(self._reading), None)
-        if slowest is not None and now - self._reading[slowest] >= PATIENCE:
+        if slowest is not None and now - self._reading[slowest] >= self._patience:
             del self._reading[slowest]
             slowest.reschedule(now)
 
