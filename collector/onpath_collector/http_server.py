@@ -43,7 +43,7 @@ class HttpLimits:
     header_time: float = 10.0  # from its first byte; of the first on a connection, from the connection
     header_bytes: int = 64 << 10  # also of what stands between the parts of a body, and after them
     header_fields: int = 100
-    idle_time: float = 60.0
+    idle_time: float = 300.0  # longer than exporters wait between batches, a minute for metrics
     discard_time: float = 10.0  # for the rest of a request that is answered already
     ahead: int = 4  # requests sent before the one before them is answered
     connections: int = 512
