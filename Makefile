@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types contracts agents forks backends bench vectors clean
+.PHONY: help setup run test check lint types contracts agents forks backends faults soak bench vectors clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,12 @@ forks: $(STAMP)  ## servers that fork (gunicorn, uWSGI, Celery, multiprocessing)
 
 backends: $(STAMP)  ## real dashboards (Phoenix, MLflow) and SDKs, each in a cached venv: scores appear where they should
 	@$(BIN)/python -m pytest tests/backends -m backends $(ARGS)
+
+faults: $(STAMP)  ## the long forms of what can go wrong: twenty kills under load, full disks, bad downstreams ...
+	@$(BIN)/python -m pytest tests/faults tests/integration -m faults $(ARGS)
+
+soak: $(STAMP)  ## ten minutes of load with late spans and restarts (ARGS="--seconds 60 --rate 3000")
+	@$(BIN)/python -m tests.faults.soak $(ARGS)
 
 check: lint types contracts test agents  ## what CI runs
 

@@ -151,6 +151,8 @@ class Service:
 
     async def _bring_back(self, journal: Journal) -> None:
         """Until it is done senders are told to come back later."""
+        if journal.requests:
+            log.info("%d requests that were not settled are brought back from the journal", journal.requests)
         parts = (journal, self.buffer, self.intake, self.release, self._wanted, self._own_spans)
         recovered = await Replay(*parts, clock=time.monotonic).run()
         if recovered.requests:

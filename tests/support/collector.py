@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -24,12 +25,13 @@ class Collector:
     """`with Collector(policy, folder) as collector`: it listens at `endpoint` and writes results to `report_file`.
 
     Leaving stops it with SIGTERM and asserts exit code 0 and a last line that accounts for every trace and span;
-    `results` may be read afterwards too.
+    `results` may be read afterwards too. One that a test has killed leaves without a word.
     """
 
     def __init__(self, policy: Path, folder: Path, *options: str) -> None:
         self.report_file = folder / "reports.jsonl"
-        self._command = [
+        self.killed = False
+        self.command = [
             *COMMAND,
             "collector",
             *ANY_PORTS,
@@ -37,7 +39,7 @@ class Collector:
         ]
 
     def __enter__(self) -> Collector:
-        self.process = Child(self._command)
+        self.process = Child(self.command)
         try:
             line = self.process.wait_for_line(READY)
         except BaseException:
@@ -50,7 +52,7 @@ class Collector:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         code = self.process.stop()
-        if error is None:
+        if error is None and not self.killed:
             assert code == 0, f"the collector ended with {code}:\n{self.process.output}"
             self._assert_all_accounted_for()
 
@@ -61,6 +63,17 @@ class Collector:
             begun = told["traces_started" if what == "traces" else "spans_received"]
             ended = told[f"{what}_{outcome}"] + sum(told[f"{what}_dropped"].values()) + told[f"{what}_{held}"]
             assert begun == ended, last
+
+    def kill(self) -> None:
+        """As the kernel does when it is out of memory."""
+        self.killed = True
+        self.process.stop(signal.SIGKILL)
+
+    @property
+    def ledger(self) -> dict[str, Any]:
+        """The last line of one that has stopped."""
+        found: dict[str, Any] = json.loads(self.process.lines[-1])
+        return found
 
     @property
     def output(self) -> str:

@@ -19,12 +19,12 @@ from onpath_collector.journal.records import (
     read_forwarded,
     read_request,
 )
-from onpath_collector.journal.wal import PAGE
+from onpath_collector.journal.wal import PAGE, length_of
 
 Fsync: TypeAlias = Literal["always", "interval", "never"]
 
 _SYNCHRONOUS: Final = {"always": "FULL", "interval": "NORMAL", "never": "OFF"}
-_LOG: Final = 4 << 20  # bytes that the log may grow to before it is written back
+_LOG: Final = length_of(1000)  # bytes that the log may grow to before it is written back; cut there, it ends well
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS requests(id INTEGER PRIMARY KEY, signal TEXT, items INTEGER, body BLOB, sum INTEGER)",
     "CREATE TABLE IF NOT EXISTS forwarded(id INTEGER PRIMARY KEY, sum INTEGER)",

@@ -49,6 +49,11 @@ class _Frame:
     page: bytes
 
 
+def length_of(frames: int) -> int:
+    """Bytes of a log of so many frames."""
+    return _HEADER.size + frames * _SIZE
+
+
 def read_log(data: bytes) -> Log:
     """Of the whole file's bytes; an empty file is an empty log."""
     log = Log()
