@@ -253,6 +253,7 @@ class _Connection(HttpToolsProtocol):
         """The application's part is done."""
         last = not self.pipeline
         super().on_response_complete()
+        self._unset_keepalive_if_required()  # uvicorn's own five seconds
         if self in self._owner.connections:
             self._owner.used(self)
             self._within((self._limits.idle_time if self._whole else self._limits.discard_time) if last else None)

@@ -141,6 +141,14 @@ async def test_an_idle_connection_is_closed_in_time() -> None:
         assert (await answer_to(server, GOOD)).endswith(b"/echo hello")
 
 
+async def test_no_other_time_than_ours_ends_an_idle_connection() -> None:
+    async with serving(idle_time=300) as server, raw_connection(server.address) as connection:
+        await connection.send(GOOD)
+        await connection.until(b"hello")
+        (accepted,) = server.connections
+        assert accepted.timeout_keep_alive_task is None  # uvicorn's, of five seconds
+
+
 async def test_the_rest_of_a_request_that_is_answered_is_thrown_away_in_time() -> None:
     request = b"POST /ignore HTTP/1.1\r\nHost: test\r\nContent-Length: 300000\r\n\r\n"
     async with serving(discard_time=0.3, idle_time=60) as server, raw_connection(server.address) as connection:
