@@ -116,7 +116,8 @@ def test_every_run_can_be_drawn(steps: Any, alignment: Any, start: int | None, e
         (1.5e9, "1.5 s"),
         (119e9, "119 s"),
         (120e9, "2 min"),
-        (7200e9, "2.0 h"),
+        (7200e9, "2 h"),
+        (3 * 86400e9, "3 days"),
     ],
 )
 def test_durations_are_short(nanoseconds: float, told: str) -> None:

@@ -190,4 +190,6 @@ def duration(nanoseconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.3g} s"
     minutes = seconds / 60
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    if minutes < 120:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.3g} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} days"
