@@ -113,11 +113,14 @@ class Openings:
             self.open.bytes += len(data)
 
     def remember(self, settled: Settled, run: Run) -> None:
+        whole = True
         for forgotten in self.ids.put(settled):
             self._counts.forgotten += 1
-            if len(forgotten.trace_ids) == 1:
-                self.late.discard(forgotten)
-        self.late.put(settled, run)
+            # Spans of a forgotten trace open it anew. A session that held it must not bring it back beside that.
+            self.late.discard(forgotten)
+            whole = whole and forgotten is not settled
+        if whole:
+            self.late.put(settled, run)
         if settled.session is not None:
             if settled.data is not None:
                 self._sessions[settled.session] = settled

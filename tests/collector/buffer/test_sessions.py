@@ -146,3 +146,18 @@ def test_many_traces_in_one_session() -> None:
         w.push(number, {1: ROOT}, session="s")
     ((_, released),) = w.walk(LONG)
     assert released.traces == 2999
+
+
+def test_a_forgotten_trace_of_a_session_is_not_brought_back_beside_its_new_self() -> None:
+    """Found by random histories: the trace stood in two runs, and releasing one of them broke the other."""
+    w = session_walk(settled_memory=1)
+    w.push(1, {1: ROOT}, session="s")
+    w.push(2, {1: ROOT}, session="s")
+    w.walk(700.0)
+    w.push(1, {2: ROOT})
+    w.push(2, {2: ROOT})
+    w.push(3, {1: ROOT}, session="s")
+    w.push(2, {3: ROOT}, session="s")
+    w.walk(LONG)
+    assert w.buffer.open_runs == w.buffer.open_traces == 0
+    assert w.buffer.counts.traces_started == w.buffer.counts.traces_released
