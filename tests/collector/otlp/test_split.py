@@ -215,6 +215,27 @@ def test_own_results_are_left_out() -> None:
     assert len(split(request, Wanted(own_instance="another one")).chunks) == 2
 
 
+def test_own_spans_are_known_by_their_ids_where_the_scope_is_ours() -> None:
+    ours, posing = one(1, scope_name="onpath"), one(2, scope_name="onpath")
+    alike = one(1, "cd" * 16, scope_name="onpath.other")
+    batch = split(encode([ours, posing, alike]), Wanted(own_spans={bytes.fromhex(ours.span_id)}))
+    assert (batch.own, batch.impersonated, batch.spans) == (1, 1, 3)
+    assert [len(chunk.spans) for chunk in batch.chunks] == [1, 1]
+    assert [s.span_id for s in decode([chunk.data for chunk in batch.chunks])[0]] == [posing.span_id, alike.span_id]
+
+
+def test_own_events_are_no_evidence() -> None:
+    made = ExportLogsServiceRequest()
+    for instance in ("this one", "another one"):
+        group = made.resource_logs.add()
+        group.resource.attributes.add(key="service.instance.id").value.string_value = instance
+        record = group.scope_logs.add().log_records.add(event_name="gen_ai.evaluation.result")
+        record.trace_id, record.span_id = bytes(15) + b"\x01", bytes(7) + b"\x01"
+    data = made.SerializeToString()
+    assert [e.records for e in split_logs(data, "this one")] == [1]
+    assert [e.records for e in split_logs(data, "neither")] == [2]
+
+
 def test_events_that_name_a_span_are_evidence() -> None:
     def event(trace_id: str, name: str, body: Any, **fields: Any) -> LogRecord:
         return LogRecord(trace_id, f"{1:016x}", NOW, name, body, fields)
