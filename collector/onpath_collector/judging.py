@@ -11,14 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from onpath import results
-from onpath.evaluate import evaluate
+from onpath.evaluate import evaluate, unjudged
 from onpath.model import Span, Trace
-from onpath.policy.model import Check, Policy
-from onpath.report import Answer, Evaluation, Question, Report, Result, Verdict
+from onpath.policy.model import Policy
+from onpath.report import Answer, Question, Report, Result, Verdict
 from onpath.results_metrics import Point, points
 from onpath.results_presets import Preset
-from onpath.steps.model import Scope
-from onpath.validators.base import Context
 from onpath_collector.otlp import decode
 from onpath_collector.otlp.results import encode_events, encode_spans
 from onpath_collector.timing import Timer
@@ -41,7 +39,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A released trace. `unknown` skips the checks: each is unknown for that reason (its time was over, say).
+    """A released trace. `unknown`: it is not looked into, and every check is unknown for that reason.
 
     `root` is the span id of a declared root, whose subtree alone is judged; `without` are those judged by themselves.
     `before` is the signature of the report that this one would replace.
@@ -115,7 +113,7 @@ def judge(job: Job, setup: Setup, timer: Timer | None = None) -> Outcome:
         spans = _part(spans, job.root, job.without)
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
     policy = setup.policy if timer is None else timer.policy
-    report = evaluate(trace, _silenced(policy, job.unknown) if job.unknown else policy, job.answers)
+    report = unjudged(trace, policy, job.unknown) if job.unknown else evaluate(trace, policy, job.answers)
     outcome = _outcome(_with_history(report, job), trace, job, setup)
     return outcome if timer is None else replace(outcome, seconds=timer.take())
 
@@ -230,26 +228,3 @@ def _verdict(result: Result) -> VerdictLine:
         trace_id=result.trace_id,
         finding=told,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Silent:
-    """Stands in for a check that is not run: unknown, whatever the scope holds."""
-
-    names: tuple[str, ...]
-    reason: str
-
-    def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
-        told = f"Unknown: {self.reason}."
-        return tuple(
-            Evaluation(name=name, label=Verdict.UNKNOWN, reason=self.reason, explanation=told) for name in self.names
-        )
-
-
-def _silenced(policy: Policy, reason: str) -> Policy:
-    """The same workflows with each check unknown for one reason: the trace is accounted for, no check runs."""
-    return replace(policy, workflows=tuple(replace(w, checks=_silent(w.checks, reason)) for w in policy.workflows))
-
-
-def _silent(checks: Sequence[Check], reason: str) -> tuple[Check, ...]:
-    return tuple(replace(c, validator=_Silent(c.makes or (c.key,), reason)) for c in checks)

@@ -14,15 +14,17 @@ import pickle
 import signal
 import struct
 import sys
+import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, Final, Protocol
 
 from onpath_collector.judging import Job, Outcome, Setup, judge
 from onpath_collector.timing import Timer
 
-_MODULE: Final = "onpath_collector.workers"
+# -P: a worker imports what is installed, not what happens to lie in the folder that the collector was started in.
+_COMMAND: Final = (sys.executable, "-P", "-m", "onpath_collector.workers")
+_AFTER_STILLBIRTH: Final = 1.0  # seconds before the next try, when a worker has died before it could do anything
 _LENGTH: Final = struct.Struct(">I")
 _DEPTH: Final = 4  # jobs handed to a worker at a time: it never waits for the loop between two small ones
 
@@ -49,7 +51,6 @@ class Threaded:
     def __init__(self, setup: Setup, timeout: float) -> None:
         self._setup = setup
         self._timeout = timeout
-        self._thread = ThreadPoolExecutor(1, "onpath-judge")
         self._free = asyncio.Lock()  # a job's time runs from when it is under way, not from when it was queued
 
     async def set_up(self, setup: Setup) -> None:
@@ -60,19 +61,38 @@ class Threaded:
             return await self._run(job)
 
     async def _run(self, job: Job) -> Outcome:
-        timer = Timer(self._setup.policy, time.perf_counter)
-        running = asyncio.get_running_loop().run_in_executor(self._thread, judge, job, self._setup, timer)
+        answered: asyncio.Future[Outcome | str] = asyncio.get_running_loop().create_future()
+        # A thread of its own, and a daemon: one that is abandoned must not keep the process from ending.
+        threading.Thread(target=_judge_for, args=(answered, job, self._setup), daemon=True).start()
         try:
-            return await asyncio.wait_for(running, self._timeout)
+            answer = await asyncio.wait_for(answered, self._timeout)
         except TimeoutError:
-            self._thread.shutdown(wait=False, cancel_futures=True)
-            self._thread = ThreadPoolExecutor(1, "onpath-judge")
             raise JobTimeout from None
-        except Exception as error:
-            raise JobFailed(f"{type(error).__name__}: {error}") from error
+        if isinstance(answer, str):
+            raise JobFailed(answer)
+        return answer
 
     async def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Nothing is left but what was abandoned."""
+
+
+def _judge_for(answered: asyncio.Future[Outcome | str], job: Job, setup: Setup) -> None:
+    answer = _answer(job, setup, Timer(setup.policy, time.perf_counter))
+    with contextlib.suppress(RuntimeError):  # the loop has gone: nobody waits any more
+        answered.get_loop().call_soon_threadsafe(_give, answered, answer)
+
+
+def _give(answered: asyncio.Future[Outcome | str], answer: Outcome | str) -> None:
+    if not answered.done():
+        answered.set_result(answer)
+
+
+def _answer(job: Job, setup: Setup, timer: Timer) -> Outcome | str:
+    """The outcome, or how the job failed: whatever a trace causes, its sender is told and the next is judged."""
+    try:
+        return judge(job, setup, timer)
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"
 
 
 class Pool:
@@ -85,6 +105,7 @@ class Pool:
         self._workers: list[_Worker] = []
         self._free = asyncio.Semaphore(processes * _DEPTH)
         self._starting = asyncio.Lock()
+        self._newest: _Worker | None = None
         self.killed = 0
 
     async def set_up(self, setup: Setup) -> None:
@@ -111,7 +132,10 @@ class Pool:
         async with self._starting:
             self._workers = [w for w in self._workers if w.alive]
             if len(self._workers) < self._size and all(w.load for w in self._workers):
-                self._workers.append(await _Worker.start(self._setup, self._timeout))
+                if self._newest is not None and self._newest.stillborn:
+                    await asyncio.sleep(_AFTER_STILLBIRTH)
+                self._newest = await _Worker.start(self._setup, self._timeout)
+                self._workers.append(self._newest)
             return min(self._workers, key=lambda w: w.load)
 
     async def close(self) -> None:
@@ -143,7 +167,7 @@ class _Worker:
     @classmethod
     async def start(cls, setup: bytes, job_timeout: float) -> _Worker:
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", _MODULE, stdin=pipe, stdout=pipe)
+        process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe)
         worker = cls(process, job_timeout)
         worker.send(setup)
         return worker
@@ -151,6 +175,10 @@ class _Worker:
     @property
     def load(self) -> int:
         return len(self._pending)
+
+    @property
+    def stillborn(self) -> bool:
+        return not self.alive and not self._running
 
     def send(self, frame: bytes) -> None:
         self._stdin.write(_LENGTH.pack(len(frame)))
@@ -236,11 +264,8 @@ def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
             setup, timer = message, Timer(message.policy, time.perf_counter)
             continue
         assert setup is not None
-        try:
-            answer: Outcome | str = judge(message, setup, timer)
-        except Exception as error:  # noqa: BLE001 - whatever a trace causes, its sender is told and the next is judged
-            answer = f"{type(error).__name__}: {error}"
-        _send(sink, answer)
+        assert timer is not None
+        _send(sink, _answer(message, setup, timer))
 
 
 def _send(sink: IO[bytes], message: object) -> None:

@@ -8,9 +8,9 @@ report, in whatever order they came.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from onpath.matching import as_seen, sampled, scope_fault, trace_fault
 from onpath.model import Trace
@@ -31,15 +31,67 @@ def evaluate(trace: Trace, policy: Policy, answers: Mapping[str, Answer] | None 
     """
     judging = _Judging(trace, recognise(trace), answers or {})
     results = [result for workflow in policy.workflows for result in judging.results(workflow)]
+    return _report(trace, policy, results, judging.unmatched)
+
+
+def unjudged(trace: Trace, policy: Policy, reason: str) -> Report:
+    """What can be said of a trace without looking into it: every check that may be about it is unknown, for `reason`.
+
+    For traces that can't be judged (their time was over, say). Whether an agent took part is not known, so it counts as
+    if it did; all stands on the first root, or the first span without one.
+    """
+    results = []
+    for workflow in policy.workflows if trace.spans else ():
+        agents = frozenset((workflow.match.agent,)) if workflow.match.agent is not None else frozenset[str]()
+        if sampled(trace.trace_id, workflow.sample) and not trace_fault(workflow.match, trace, agents, active=True):
+            results.append(_unknown(workflow, trace, reason))
+    return _report(trace, policy, results, {})
+
+
+def _report(trace: Trace, policy: Policy, results: Sequence[Result], unmatched: Mapping[str, int]) -> Report:
+    spans = (*trace.roots, *trace.spans)
     return Report(
         trace_id=trace.trace_id,
         session=trace.session,
-        service=judging.service,
+        service=next((s.resource.service for s in spans if s.resource.service is not None), None),
         complete=trace.complete,
         release_reason=trace.release_reason,
         policy_fingerprint=policy.fingerprint,
         results=tuple(results),
-        unmatched=dict(sorted(judging.unmatched.items())),
+        unmatched=dict(sorted(unmatched.items())),
+    )
+
+
+def _unknown(workflow: Workflow, trace: Trace, reason: str) -> Result:
+    top = (*trace.roots, *trace.spans)[0]
+    names = [name for check in workflow.checks for name in check.evaluation_names]
+    told = f"Unknown: {reason}."
+    return Result(
+        trace_id=top.trace_id,
+        span_id=top.span_id,
+        session=trace.session,
+        service=top.resource.service,
+        agent=workflow.agent,
+        workflow=workflow.name,
+        verdict=Verdict.UNKNOWN,
+        severity=workflow.severity,
+        end_ns=top.end_ns,
+        evaluations=tuple(
+            Evaluation(name=name, label=Verdict.UNKNOWN, reason=reason, explanation=told) for name in names
+        ),
+        coverage=_coverage(trace, "none", 0),
+        start_ns=top.start_ns,
+    )
+
+
+def _coverage(trace: Trace, content: Literal["full", "partial", "none"], steps: int) -> Coverage:
+    return Coverage(
+        root=trace.has_root,
+        orphans=len(trace.orphans),
+        content=content,
+        spans=len(trace.spans),
+        steps=steps,
+        duplicates=trace.duplicates,
     )
 
 
@@ -52,23 +104,18 @@ class _Judging:
     answers: Mapping[str, Answer]
     unmatched: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def service(self) -> str | None:
-        """That of the first root, else of the first span that names one."""
-        spans = (*self.trace.roots, *self.trace.spans)
-        return next((s.resource.service for s in spans if s.resource.service is not None), None)
-
     def results(self, workflow: Workflow) -> Iterator[Result]:
         """One for each scope that the workflow, or a check with a scope of its own, judges."""
         judged = self._judged_scopes(workflow)
         if not judged:
             return
         context = self._context(workflow)
-        found: dict[_Place, tuple[Scope, list[Evaluation]]] = {_place(scope): (scope, []) for scope in judged}
+        # By span: a check on an agent whose span also carries the run is told of in the run's Result.
+        found: dict[tuple[str, str], tuple[Scope, list[Evaluation]]] = {_place(s)[:2]: (s, []) for s in judged}
         views: dict[int, Scope] = {}
         for check in workflow.checks:
             for scope in self._scopes_of(check, workflow, judged):
-                _, made = found.setdefault(_place(scope), (scope, []))
+                _, made = found.setdefault(_place(scope)[:2], (scope, []))
                 view = views.get(id(scope)) or views.setdefault(id(scope), as_seen(scope, workflow))
                 made += _run(check, view, context)
         for scope, made in found.values():
@@ -128,14 +175,7 @@ class _Judging:
             severity=workflow.severity,
             end_ns=scope.end_ns,
             evaluations=evaluations,
-            coverage=Coverage(
-                root=self.trace.has_root,
-                orphans=len(self.trace.orphans),
-                content=scope.content,
-                spans=len(self.trace.spans),
-                steps=len(scope.steps),
-                duplicates=self.trace.duplicates,
-            ),
+            coverage=_coverage(self.trace, scope.content, len(scope.steps)),
             conversation=scope.session,
             start_ns=scope.start_ns,
             steps=scope.steps,

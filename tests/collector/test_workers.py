@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
@@ -18,6 +19,7 @@ from onpath.steps.model import Scope
 from onpath.validators.base import Context, Validator
 from onpath_collector.judging import Job, Setup
 from onpath_collector.workers import JobFailed, JobTimeout, Judge, Pool, Threaded
+from tests.conftest import ROOT
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,12 @@ class Dies:
 class Raises:
     def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
         raise ZeroDivisionError("a fault of the check")
+
+
+@pytest.fixture(autouse=True)
+def checks_of_this_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers import what is installed; these checks are not."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def setup(*validators: Validator) -> Setup:
@@ -160,3 +168,28 @@ async def test_closing_is_safe_unused_and_twice() -> None:
     await pool.run(job())
     await pool.close()
     await pool.close()
+
+
+async def test_a_worker_imports_nothing_that_lies_where_it_was_started(
+    judges: list[Judge], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "random.py").write_text("raise SystemExit(5)")
+    (tmp_path / "onpath").mkdir()
+    monkeypatch.chdir(tmp_path)
+    pool = Pool(setup(Passes()), 30, 1)
+    judges.append(pool)
+    assert (await pool.run(job())).verdicts[0].verdict == "pass"
+
+
+async def test_a_worker_that_cannot_start_fails_its_job_and_is_not_tried_at_once_again(
+    judges: list[Judge], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pickle.py").write_text("raise SystemExit(5)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    pool = Pool(setup(Passes()), 30, 1)
+    judges.append(pool)
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(JobFailed, match="ended with 5"):
+            await pool.run(job())
+    assert time.monotonic() - began >= 1.0
