@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from onpath_collector.reports import BadToken, Filter, Reports, Store, StoreError, TooSlow
+from onpath_collector.reports.values import Made
 from tests.results_api.outcomes import AT, outcome, trace_id
 
 GOOD = ("lookup_user", "check_balance", "pay")
@@ -157,7 +158,7 @@ async def test_a_watch_that_is_not_read_ends() -> None:
         watch = found.watch(Filter())
         made = outcome(1)
         for _ in range(1001):
-            watch.offer(made)
+            watch.offer(Made.of(made))
         with pytest.raises(TooSlow):
             async for _ in watch.reports():
                 pass
@@ -198,3 +199,14 @@ async def test_texts_that_are_no_unicode_are_kept() -> None:
         assert report is not None
         assert report.results[0]["service"] == "\ud800"
         assert len((await found.page(Filter(service="\ud800"), 5)).reports) == 1
+
+
+async def test_a_flood_of_what_nobody_asks_about_pushes_nothing_out() -> None:
+    async with reports(2) as found:
+        found.export(outcome(1))
+        stranger = outcome(100, service="elsewhere")
+        for number in range(100, 110):
+            found.export(replace(stranger, trace_id=trace_id(number)))
+        found.export(outcome(2))
+        page = await found.page(Filter(), 10)
+        assert [r.trace_id for r in page.reports] == [trace_id(n) for n in (2, 109, 108, 1)], "newest first"

@@ -11,17 +11,18 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 
 from onpath_collector.judging import Outcome
 from onpath_collector.reports.store import Store
-from onpath_collector.reports.values import Filter, Page, StoredReport
+from onpath_collector.reports.values import Filter, Made, Page, StoredReport
 
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("onpath")
-_GATHER: Final = 0.1  # seconds; nothing waits for what is written, and one transaction a report would be many
+_GATHER: Final = 1.0  # seconds until a file has a report; one transaction for each would be many
 _BEHIND: Final = 1000  # reports that a watch may be behind
 
 
@@ -35,10 +36,10 @@ class Watch:
     def __init__(self, wanted: Filter, closed: Callable[[Watch], None]) -> None:
         self._wanted = wanted
         self._closed = closed
-        self._queue: asyncio.Queue[Outcome] = asyncio.Queue(_BEHIND)
+        self._queue: asyncio.Queue[Made] = asyncio.Queue(_BEHIND)
         self._lost = False
 
-    def offer(self, outcome: Outcome) -> None:
+    def offer(self, outcome: Made) -> None:
         try:
             self._queue.put_nowait(outcome)
         except asyncio.QueueFull:
@@ -65,10 +66,13 @@ class Reports:
         self.verdicts: Counter[tuple[str, str]] = Counter()  # by workflow and verdict, since the start
         self._store = Store(path, limit)
         self._thread = ThreadPoolExecutor(1, "onpath-reports")
-        self._pending: deque[Outcome] = deque(maxlen=limit)  # more would not be kept anyway
+        # With results, and without; of each no more than would be kept anyway.
+        self._pending: tuple[deque[Made], deque[Made]] = (deque(maxlen=limit), deque(maxlen=limit))
+        self._made = 0
+        self._lasting = path is not None
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
-        self._waiting: dict[str, set[asyncio.Future[Outcome]]] = {}
+        self._waiting: dict[str, set[asyncio.Future[Made]]] = {}
         self._watches: set[Watch] = set()
         self._closed = False
 
@@ -76,14 +80,16 @@ class Reports:
         for point in outcome.points:
             if point.instrument == "onpath.verdicts":
                 self.verdicts[point.attributes["workflow"], point.attributes["verdict"]] += int(point.value)
-        self._pending.append(outcome)
-        if self._timer is None:
+        self._made += 1
+        made = Made.of(outcome, self._made)
+        self._pending[not outcome.lines].append(made)
+        if self._lasting and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self._flush)
         for waiting in self._waiting.pop(outcome.trace_id, ()):
             if not waiting.done():
-                waiting.set_result(outcome)
+                waiting.set_result(made)
         for watch in self._watches:
-            watch.offer(outcome)
+            watch.offer(made)
 
     async def get(self, trace_id: str) -> StoredReport | None:
         """The newest revision; `trace_id` in lower-case hex."""
@@ -95,18 +101,18 @@ class Reports:
 
     async def wait(self, trace_id: str, seconds: float) -> StoredReport:
         """The report of a trace as soon as there is one. Raises TimeoutError."""
-        made: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(trace_id, set()).add(made)
+        coming: asyncio.Future[Made] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(trace_id, set()).add(coming)
         try:
             async with asyncio.timeout(seconds):
                 found = await self.get(trace_id)
                 if found is not None:
                     return found
-                outcome = await made
+                outcome = await coming
             return await self.get(trace_id) or StoredReport.of(outcome)
         finally:
             others = self._waiting.get(trace_id, set())
-            others.discard(made)
+            others.discard(coming)
             if not others:
                 self._waiting.pop(trace_id, None)
 
@@ -142,13 +148,14 @@ class Reports:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._pending:
+        batch = sorted(chain(*self._pending))  # as they were made
+        if not batch:
             return
-        batch = list(self._pending)
-        self._pending.clear()
+        for pending in self._pending:
+            pending.clear()
         self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
 
-    def _write(self, batch: Sequence[Outcome]) -> None:
+    def _write(self, batch: Sequence[Made]) -> None:
         try:
             self._store.write(batch)
         except sqlite3.Error as error:

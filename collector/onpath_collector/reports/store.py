@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from onpath_collector.judging import Outcome
-from onpath_collector.reports.values import Filter, Object, Page, StoredReport, judged_ms, session_of
+from onpath_collector.reports.values import Filter, Made, Object, Page, StoredReport, judged_ms, session_of
 
 _FORMAT: Final = 1
 _TABLES: Final = """
@@ -66,7 +65,7 @@ class Store:
     def close(self) -> None:
         self._db.close()
 
-    def write(self, outcomes: Iterable[Outcome]) -> None:
+    def write(self, outcomes: Iterable[Made]) -> None:
         """Takes reports in, each in the place of the one before it. Raises sqlite3.Error, and then none of them."""
         with self._db:
             for outcome in outcomes:
@@ -78,7 +77,7 @@ class Store:
                     (empty, self._limit),
                 )
 
-    def _write(self, outcome: Outcome) -> None:
+    def _write(self, outcome: Made) -> None:
         found = self._db.execute("SELECT parts FROM reports WHERE trace_id = ?", (outcome.trace_id,)).fetchone()
         parts: Object = json.loads(_text(found[0])) if found else {}
         parts[outcome.root or ""] = {

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from onpath_collector.judging import Outcome
 
@@ -18,6 +18,30 @@ Object = dict[str, Any]
 
 class BadToken(ValueError):
     """A page token that was not given out for this filter."""
+
+
+class Made(NamedTuple):
+    """What a store keeps of an Outcome. `number` counts them."""
+
+    number: int
+    trace_id: str
+    root: str | None
+    revision: int
+    lines: Sequence[str]
+    timelines: Sequence[str]
+    unmatched: Mapping[str, int]
+
+    @staticmethod
+    def of(outcome: Outcome, number: int = 0) -> Made:
+        return Made(
+            number,
+            outcome.trace_id,
+            outcome.root,
+            outcome.revision,
+            outcome.lines,
+            outcome.timelines,
+            outcome.unmatched,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +60,7 @@ class StoredReport:
     unmatched: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(outcome: Outcome) -> StoredReport:
+    def of(outcome: Made) -> StoredReport:
         results = [json.loads(line) for line in outcome.lines]
         return StoredReport(
             trace_id=outcome.trace_id,

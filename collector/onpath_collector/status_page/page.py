@@ -10,11 +10,8 @@ import hashlib
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from onpath.cli.text import printable
 from onpath_collector.admin import Health
@@ -23,6 +20,10 @@ from onpath_collector.own_metrics import Parts
 from onpath_collector.reports import BadToken, Page, Reports
 from onpath_collector.security.hosts import Hosts
 from onpath_collector.status_page.view import asked, shown, status
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 REPORTS: Final = "/reports/"
 _TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -83,7 +84,10 @@ def _answer(code: int, template: str, **values: Any) -> Answer:
 
 @cache
 def _loaded() -> tuple[Environment, Markup, str]:
-    """Templates, style sheet and content security policy; for whoever looks, and only then."""
+    """Templates, style sheet and content security policy; for whoever looks, and only then: they take 4 MiB."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
