@@ -128,13 +128,11 @@ class _Judging:
         if not self.trace.spans or not sampled(self.trace.trace_id, workflow.sample):
             self.unmatched["sample" if self.trace.spans else "no_agent_activity"] += 1
             return ()
-        scopes = self.seen.scopes(workflow.nested, workflow.spans)
-        agents = frozenset(scope.agent for scope in scopes if scope.agent is not None)
-        fault = trace_fault(workflow.match, self.trace, agents, self.seen.has_agent_activity)
+        fault = trace_fault(workflow.match, self.trace, self.seen.agents, self.seen.has_agent_activity)
         if fault is not None:
             self.unmatched[fault] += 1
             return ()
-        wanted = _wanted(scopes, workflow.agent)
+        wanted = self.seen.scopes_of(workflow.agent, workflow.nested, workflow.spans)
         if not wanted:
             self.unmatched["agent"] += 1
         faults = [(scope, scope_fault(workflow.match, scope)) for scope in wanted]
@@ -145,11 +143,11 @@ class _Judging:
         """Where a check looks: at the workflow's scopes, unless it has an agent or a way of nesting of its own."""
         if check.agent is None and check.nested is None:
             return judged
-        view = self.seen.scopes(check.nested or workflow.nested, workflow.spans)
+        agent = workflow.agent if check.agent is None else check.agent
+        found = self.seen.scopes_of(agent, check.nested or workflow.nested, workflow.spans)
         if check.agent is None:
             places = {_place(scope) for scope in judged}
-            return tuple(scope for scope in view if _place(scope) in places)
-        found = _wanted(view, check.agent)
+            return tuple(scope for scope in found if _place(scope) in places)
         if not found:
             self.unmatched["agent"] += 1
         return found
@@ -185,10 +183,6 @@ class _Judging:
 def _place(scope: Scope) -> _Place:
     """What tells a scope from the others of its trace, in whatever way agents are nested."""
     return (scope.trace_id, scope.span_id, scope.run)
-
-
-def _wanted(scopes: tuple[Scope, ...], agent: str | None) -> tuple[Scope, ...]:
-    return tuple(scope for scope in scopes if (scope.run if agent is None else scope.agent == agent))
 
 
 def _run(check: Check, scope: Scope, context: Context) -> tuple[Evaluation, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from onpath.cli.steps import scope_line
 from onpath.conventions.table import READERS, USAGE, USAGE_JSON
-from onpath.model import NOT_CAPTURED, Trace
+from onpath.model import NOT_CAPTURED, Span, Trace
 from onpath.steps import recognise
+from onpath.steps.model import Nested, Scope
 from tests.conventions.build import log, only, span, steps
 
 ROLES = {
@@ -144,3 +146,69 @@ def test_twenty_thousand_spans(shape: str) -> None:
     found = recognise(Trace(spans)).scopes()
     steps_seen = sum(len(s.steps) for s in found)
     assert steps_seen == (1 if shape == "chain of model calls" else 19_999)
+
+
+@pytest.mark.parametrize("shape", ["beside each other", "below each other", "served", "told by events"])
+def test_twenty_thousand_records_of_one_call(shape: str) -> None:
+    """That each is taken in for what it adds alone; every one has an attribute of its own."""
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "c"}
+    spans = [span("invoke_agent a", agent, at=(0, 9e6), id=1)]
+    for n in range(2, 20_001):
+        under = spans[-1] if shape == "below each other" or (shape == "served" and n == 3) else spans[0]
+        attributes = {**tool, "gen_ai.tool.name": "pay", f"own.{n}": n}
+        events: list[tuple[str, dict[str, Any]]] = []
+        if shape == "told by events":
+            del attributes["gen_ai.tool.name"]
+            events = [("gen_ai.choice", {"message": "ok"})]
+        elif shape == "served" and n > 2:
+            attributes = {
+                "mcp.method.name": "tools/call",
+                "mcp.tool.name": "pay",
+                "jsonrpc.request.id": 1,
+                **attributes,
+            }
+        spans.append(span("execute_tool pay", attributes, at=(n, 9e6 - n), under=under, id=n, events=events))
+    (scope,) = recognise(Trace(spans)).scopes()
+    (step,) = scope.steps
+    assert (step.name, step.call_id, len(step.span_ids)) == ("pay", "c", 19_999)
+
+
+def test_only_the_scopes_that_are_judged_are_made() -> None:
+    """All of them, agents laid open, would hold a hundred million steps."""
+    spans: list[Span] = []
+    for n in range(1, 15_001):
+        attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": f"a{n}"}
+        spans.append(span("x", attributes, at=(2 * n, 9e6 - n), under=spans[-1] if spans else None, id=2 * n))
+        tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": f"t{n}"}
+        spans.append(span("x", tool, at=(2 * n + 1, 2 * n + 1.5), under=spans[-1], id=2 * n + 1))
+        spans[-1], spans[-2] = spans[-2], spans[-1]
+    seen = recognise(Trace(spans))
+    assert len(seen.agents) == 15_000
+    (run,) = seen.scopes_of(None, "flatten")
+    (inner,) = seen.scopes_of("a14999", "flatten")
+    assert (run.run, len(run.steps), [step.name for step in inner.steps]) == (True, 15_000, ["t14999", "t15000"])
+    assert seen.scopes_of("nobody", "flatten") == ()
+
+
+@pytest.mark.parametrize("nested", ["agents_as_steps", "flatten"])
+def test_a_scope_is_the_same_alone_and_among_all(nested: Nested) -> None:
+    agents = [("a", None), ("b", 0), ("b", 1), ("c", 0), ("d", None)]
+    spans: list[Span] = []
+    for n, (name, under) in enumerate(agents):
+        attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
+        parent = None if under is None else spans[2 * under]
+        spans.append(span("x", attributes, at=(10 * n, 900 - n), under=parent, id=2 * n + 1))
+        tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": f"t{n}"}
+        spans.append(span("x", tool, at=(10 * n + 1, 10 * n + 2), under=spans[-1], id=2 * n + 2))
+    trace = Trace(spans)
+
+    def lines(scopes: Iterable[Scope]) -> list[dict[str, Any]]:
+        return [scope_line(trace, scope) for scope in scopes]
+
+    whole = recognise(trace).scopes(nested)
+    alone = recognise(trace)
+    asked: list[str | None] = [*sorted(alone.agents, reverse=True), None]
+    for agent in asked:
+        wanted = [s for s in whole if (s.run if agent is None else s.agent == agent)]
+        assert lines(alone.scopes_of(agent, nested)) == lines(wanted)

@@ -34,7 +34,7 @@ _FLATTENED: Final = tuple(r.prefix + "." for _, (_, _, r) in SOURCES[""] if isin
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What spans with certain keys can say; the empty key stands for keys that begin as flattened ones do.
+    """What spans with certain `keys` can say; the empty key, the last, stands for keys that begin as flattened ones do.
 
     `placeholders`: key, family, and the test that is true for a span that stands for nothing. `markers`: what may give
     the role, in the order in which they are asked. `sources`: where each fact may stand, best first. `usage`: for each
@@ -42,6 +42,7 @@ class Shape:
     whole usage object.
     """
 
+    keys: tuple[str, ...]
     placeholders: tuple[tuple[str, str, Callable[[Any, Span], bool]], ...]
     markers: tuple[Marker, ...]
     sources: Mapping[Fact, tuple[Source, ...]]
@@ -58,6 +59,16 @@ def shape_of(attributes: Attributes) -> Shape:
     return _shape(keys)
 
 
+def joined(outer: Shape, inner: Shape) -> Shape:
+    """What spans can say that have the keys of both; the outer one itself where that is all it could say before."""
+    known = frozenset(outer.keys)
+    if known.issuperset(inner.keys):
+        return outer
+    keys = dict.fromkeys((*inner.keys, *outer.keys))
+    flattened = ("",) if keys.pop("", keys) is None else ()
+    return _shape((*keys, *flattened))
+
+
 _is_known: Final = _KNOWN.__contains__
 
 
@@ -69,6 +80,7 @@ def _shape(keys: tuple[str, ...]) -> Shape:
         for fact, source in SOURCES.get(key, ()):
             sources.setdefault(fact, []).append(source)
     return Shape(
+        keys=keys,
         placeholders=tuple((key, *PLACEHOLDERS[key]) for key in keys if key in PLACEHOLDERS),
         markers=tuple(sorted(markers, key=lambda m: m.rank)),
         sources={fact: tuple(sorted(found, key=lambda s: s.rank)) for fact, found in sources.items()},

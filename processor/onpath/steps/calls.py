@@ -6,7 +6,7 @@ the SDK inside it, or by a zero-length span that holds what a stream gave. Two r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from math import inf
 from typing import Final
 
@@ -71,12 +71,14 @@ def _take_nested(node: Node) -> None:
             node.absorb(part)
 
 
-def _take_beside(group: Iterable[Node], trace: Trace) -> None:
+def _take_beside(group: Sequence[Node], trace: Trace) -> None:
     """Records of one call under sibling parents: by a shared id, or as the serving end of the same context."""
     clients: list[Node] = []  # in order of start, so the last one that fits is the innermost
     latest = -1.0  # end of any client
+    parent = group[0].parent
+    above = frozenset(parent.spans if parent is not None else ())
     for node in group:
-        served = _is_served(node.span, node.parent, trace)
+        served = _is_served(node.span, above, trace)
         end = inf if node.end_ns is None else node.end_ns
         for client in reversed(clients[-_NEAREST:]) if end <= latest else ():
             if not client.gone and client.holds(node) and _one_call(client, node, served):
@@ -103,11 +105,11 @@ def _request_id(node: Node) -> str | None:
     return str(value) if isinstance(value, str | int) and value != "" else None
 
 
-def _is_served(span: Span, parent: Node | None, trace: Trace) -> bool:
-    """Whether a span is, or lies closely below, the receiving side of a call."""
+def _is_served(span: Span, above: Collection[Span], trace: Trace) -> bool:
+    """Whether a span is, or lies closely below, the receiving side of a call; `above` are the spans of its parent."""
     at: Span | None = span
     for _ in range(_NEAR):
-        if at is None or (parent is not None and at in parent.spans):
+        if at is None or at in above:
             return False
         if at.kind == _SERVER or at.name.startswith(("mcp.server", "MCP server")):
             return trace.parent(at) is not None

@@ -12,7 +12,7 @@ from typing import Any, Final
 from onpath.conventions.base import Fact, Flattened
 from onpath.conventions.messages import walk
 from onpath.conventions.results import ToolResult, open_result
-from onpath.conventions.shapes import by_spelling, shape_of
+from onpath.conventions.shapes import by_spelling, joined, shape_of
 from onpath.conventions.table import AFFIXES, EVENTS
 from onpath.conventions.values import arguments
 from onpath.model import NOT_CAPTURED, Attributes, LogRecord, Span
@@ -34,7 +34,7 @@ _PUT_OUT: Final = frozenset({"output_messages", "output", "result"})  # ... on e
 class Facts:
     """What the spans of one step say together; the first of them, the outermost, goes before the others."""
 
-    __slots__ = ("_cache", "_events", "_logs", "_shape", "attributes", "quiet", "spans")
+    __slots__ = ("_cache", "_events", "_logs", "_own", "_shape", "attributes", "quiet", "spans")
 
     def __init__(self, spans: Sequence[Span], logs: Mapping[tuple[str, str], Sequence[LogRecord]]) -> None:
         self.spans = spans
@@ -47,8 +47,32 @@ class Facts:
             attributes = {k: v for span in reversed(spans) for k, v in span.attributes.items()}
             events = any(span.events for span in spans)
         self.attributes = attributes
+        self._own = attributes if isinstance(attributes, dict) and len(spans) > 1 else None  # else they are the span's
         self._shape = shape_of(attributes)
         self.quiet = not logs and not events  # nothing but attributes was recorded
+
+    def absorb(self, other: Facts) -> None:
+        """Takes in what further spans of the step say, which `spans` hold already; `other` is not to be used any more.
+
+        The work is in proportion to the lesser of the two, so that a call of any number of records is no burden.
+        """
+        if other._own is not None and len(other._own) > len(self.attributes):
+            merged = other._own
+            merged.update(self.attributes)
+        else:
+            merged = dict(self.attributes) if self._own is None else self._own
+            for key, value in other.attributes.items():
+                merged.setdefault(key, value)
+        self.attributes = self._own = merged
+        shape = joined(self._shape, other._shape)
+        if shape is not self._shape or "" in other._shape.keys:
+            self._cache.clear()
+            self._shape = shape
+        self.quiet = self.quiet and other.quiet
+        if not self.quiet:
+            self._events = None
+            for fact in _GIVEN | _PUT_OUT:
+                self._cache.pop(fact, None)
 
     def get(self, fact: Fact) -> Any:
         """The fact, or NOT_CAPTURED."""

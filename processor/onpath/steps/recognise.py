@@ -48,14 +48,21 @@ class Recognition:
         session = trace.session or session_of(trace.spans)
         smeared = _smeared(self._nodes)
         self._maker = ScopeMaker(trace, self._nodes, self._claims, logs, smeared, session)
-        self._made: dict[tuple[Nested, tuple[str, ...]], tuple[Scope, ...]] = {}
 
     def scopes(self, nested: Nested = "agents_as_steps", spans: Sequence[str] = ()) -> tuple[Scope, ...]:
         """All scopes, exactly one of them with `run` set; `spans` are globs on names of other spans that count, too."""
-        key = (nested, tuple(spans))
-        if key not in self._made:
-            self._made[key] = self._maker.make(nested, spans)
-        return self._made[key]
+        return self._maker.make(nested, tuple(spans))
+
+    def scopes_of(self, agent: str | None, nested: Nested, spans: Sequence[str] = ()) -> tuple[Scope, ...]:
+        """Those of the agent, None for the run scope; no others are made."""
+        if agent is None:
+            return (self._maker.run(nested, tuple(spans)),)
+        return self._maker.of_agent(agent, nested, tuple(spans))
+
+    @property
+    def agents(self) -> frozenset[str]:
+        """Names of the agents that took part."""
+        return self._maker.agents
 
     def why(self, span_id: str) -> tuple[Why, ...]:
         """Why the spans with an id are what they are; none for an id that is not in the trace."""

@@ -25,7 +25,10 @@ from onpath.steps.unread import RecordedScope, Unread
 
 
 class ScopeMaker:
-    """Makes the scopes of one trace from its settled nodes."""
+    """Makes the scopes of one trace from its settled nodes, each when it is asked for.
+
+    A scope may hold all that lies below its agent: those of agents deep in each other are of quadratic size together.
+    """
 
     def __init__(
         self,
@@ -45,20 +48,48 @@ class ScopeMaker:
         self._nodes = nodes
         self._members = members_of(nodes)
         self._own: dict[Node | None, list[Entry]] = {}
+        top = self._members[None]
+        self._single = top.agents[0] if len(top.agents) == 1 and not top.calls else None  # its scope is the run scope
+        agents = [agent for agent in self._members if agent is not None]
+        self._agents = sorted(agents, key=lambda a: (a.start_ns, a.span.span_id))
+        self._asked: dict[tuple[str, ...], dict[Node | None, list[Entry]]] = {}
+        self._made: dict[tuple[Node | None, Nested, tuple[str, ...]], Scope] = {}
 
     def is_step(self, node: Node) -> bool:
         """Whether a node is a step of some scope."""
         return any(node in m.calls or node in m.agents for m in self._members.values())
 
-    def make(self, nested: Nested, spans: Sequence[str]) -> tuple[Scope, ...]:
+    @property
+    def agents(self) -> frozenset[str]:
+        """Names of the agents that have a scope."""
+        return frozenset(name for node in self._agents if (name := agent_name(node)) is not None)
+
+    def make(self, nested: Nested, spans: tuple[str, ...]) -> tuple[Scope, ...]:
         """All agent scopes in order of time, and the run scope first where it is none of them."""
-        wanted = self._wanted(spans)
-        top = self._members[None]
-        agents = [m for a, m in self._members.items() if a is not None]
-        single = len(top.agents) == 1 and not top.calls
-        made = [self._agent_scope(m, nested, wanted, run=single and m.agent is top.agents[0]) for m in agents]
-        made.sort(key=lambda s: (s.start_ns or 0, s.span_id))
-        return tuple(made) if single else (self._run_scope(nested, wanted), *made)
+        made = [self._made_of(agent, nested, spans) for agent in self._agents]
+        return tuple(made) if self._single is not None else (self._made_of(None, nested, spans), *made)
+
+    def run(self, nested: Nested, spans: tuple[str, ...]) -> Scope:
+        """The run scope alone."""
+        return self._made_of(self._single, nested, spans)
+
+    def of_agent(self, name: str, nested: Nested, spans: tuple[str, ...]) -> tuple[Scope, ...]:
+        """The scopes of an agent, in order of time, and no others."""
+        return tuple(self._made_of(node, nested, spans) for node in self._agents if agent_name(node) == name)
+
+    def _made_of(self, agent: Node | None, nested: Nested, spans: tuple[str, ...]) -> Scope:
+        """The scope of an agent, or the run scope that is no agent's; made once."""
+        key = (agent, nested, spans)
+        if key not in self._made:
+            if spans not in self._asked:
+                self._asked[spans] = self._wanted(spans)
+            wanted = self._asked[spans]
+            self._made[key] = (
+                self._run_scope(nested, wanted)
+                if agent is None
+                else self._agent_scope(self._members[agent], nested, wanted, run=agent is self._single)
+            )
+        return self._made[key]
 
     def _agent_scope(self, members: Members, nested: Nested, wanted: Mapping[Any, list[Entry]], *, run: bool) -> Scope:
         agent = members.agent

@@ -73,7 +73,8 @@ class Node:
     def absorb(self, other: Node) -> None:
         """Takes another record of the same thing into this one; `relink` then hands its children over."""
         self.spans += other.spans
-        self._facts = None
+        if self._facts is not None:
+            self._facts.absorb(other.facts)
         other.gone, other.into = True, self
 
     def above(self) -> Iterator[Node]:
