@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onpath.evaluate import evaluate
+from onpath.evaluate import evaluate, unjudged
 from onpath.matching import as_seen, sampled
 from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN, Resource, Span, Trace
 from onpath.policy.load import load_data
@@ -290,3 +290,35 @@ def test_order_and_duplicates_of_spans_change_nothing(spans: list[Span], reason:
 def test_a_policy_from_another_process_judges_the_same() -> None:
     received: Policy = pickle.loads(pickle.dumps(EVERYTHING))
     assert evaluate(Trace(RUN), received) == evaluate(Trace(RUN), EVERYTHING)
+
+
+def test_one_span_has_one_result_of_a_workflow() -> None:
+    """The key of an evaluation and the id of the evaluation span are made of the span: two Results would share them."""
+    own = {"name": "own", "adherence": {"expected_steps": ["kyc"], "extract_from": "tool_calls", "agent": "refund"}}
+    entry = {"name": "w", "match": {}, "seq!": ["..."], "checks": [own]}
+    two_roots = (agent(1, "refund"), tool(2, "kyc"), agent(5, "billing"), tool(6, "log", 5))
+    report = judged(entry, *two_roots)
+    assert len({r.span_id for r in report.results}) == len(report.results)
+    assert [e.name for r in report.results for e in r.evaluations] == ["seq", "own"]
+
+
+def test_a_trace_that_cannot_be_judged_is_unknown_for_every_workflow_that_may_be_about_it() -> None:
+    checks = {"adherence": {"expected_steps": ["a"], "required_steps": ["a"], "extract_from": "tool_calls"}}
+    matches = [{}, {"service": "refund-*"}, {"agent": "nobody"}, {"service": "other"}]
+    policy = load_data([{"name": f"w{i}", "match": m, **checks} for i, m in enumerate(matches)])
+    report = unjudged(Trace(RUN, release_reason="span_limit"), policy, "evaluation_timeout")
+    assert {r.workflow: str(r.verdict) for r in report.results} == {"w0": "unknown", "w1": "unknown", "w2": "unknown"}
+    (first, *_) = report.results
+    assert [(e.name, e.reason) for e in first.evaluations] == [
+        ("workflow_adherence", "evaluation_timeout"),
+        ("required_steps", "evaluation_timeout"),
+    ]
+    assert (first.span_id, report.release_reason) == (RUN[0].span_id, "span_limit")
+    assert unjudged(Trace(()), policy, "x").results == ()
+
+
+def test_spans_of_a_session_are_told_with_the_trace_they_are_in() -> None:
+    elsewhere = replace(tool(3, "kyc", 1), trace_id="b" * 32, parent_span_id=None)
+    trace = Trace((agent(1, "refund"), elsewhere), session="s")
+    (result,) = evaluate(trace, load_data({"name": "w", "match": {}, "seq!": ["..."]})).results
+    assert result.traces == {elsewhere.span_id: "b" * 32}

@@ -166,3 +166,18 @@ def test_scores_leave_as_the_nearest_double() -> None:
     assert results.score(Fraction(1)) == 1.0
     assert results.score(Fraction(1, 3)) == 1 / 3
     assert results.score(None) is None
+
+
+def test_links_lead_to_the_trace_that_a_span_is_in() -> None:
+    judged = report(FAILED)
+    moved = replace(judged, results=(replace(judged.results[0], traces={TOOL: "b" * 32}),))
+    (span,) = results.evaluation_spans(moved, RESOURCE, "clamped", NOW)
+    (link,) = span.links
+    assert (link.context.trace_id, link.context.span_id) == (int("b" * 32, 16), int(TOOL, 16))
+
+
+def test_a_span_whose_end_was_not_recorded_is_judged_at_the_time_of_judging() -> None:
+    judged = report(FAILED)
+    open_span = replace(judged, results=(replace(judged.results[0], end_ns=0),))
+    (span,) = results.evaluation_spans(open_span, RESOURCE, "clamped", NOW)
+    assert span.start_time == span.end_time == NOW

@@ -6,6 +6,7 @@ Nothing here knows of processes, queues or clocks; `workers` runs it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -22,6 +23,7 @@ from onpath_collector.otlp.results import encode_events, encode_spans
 from onpath_collector.timing import Timer
 
 PROJECT: Final = "openinference.project.name"  # of a resource: where Phoenix files its traces
+_json_line: Final = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII: names may hold what turns text around
 _DRAWN: Final = 300  # steps of a time line; of more, only the first
 _MARK: Final = 8  # digits that tell the results of one trace apart
 
@@ -155,7 +157,7 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         trace_id=report.trace_id,
         revision=report.revision,
         signature=_signature(report),
-        lines=tuple([results.json_text(one.json(job.judged_at_ns)) for one in leaving]),
+        lines=tuple([_json_line(one.json(job.judged_at_ns)) for one in leaving]),
         verdicts=tuple([_verdict(r) for r in report.results]),
         places=_places(report, trace, job),
         evaluations=sum([len(r.evaluations) for r in report.results]),

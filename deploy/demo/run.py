@@ -50,7 +50,8 @@ def main() -> int:
     parser.add_argument("--http", default="127.0.0.1:4318", metavar="HOST:PORT", help="and for OTLP over HTTP")
     parser.add_argument("--admin", default="127.0.0.1:13133", metavar="HOST:PORT", help="and where it is watched")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what stops the collector
+    for number in (signal.SIGTERM, signal.SIGHUP):  # leaving by way of what stops the collector
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     ports = ("--grpc", args.grpc, "--http", args.http, "--admin", args.admin)
     with tempfile.TemporaryDirectory(prefix="onpath-demo-") as folder:
         reports = Path(folder) / "reports.jsonl"

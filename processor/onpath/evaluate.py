@@ -177,7 +177,15 @@ class _Judging:
             conversation=scope.session,
             start_ns=scope.start_ns,
             steps=scope.steps,
+            traces=_elsewhere(self.trace, scope.trace_id),
         )
+
+
+def _elsewhere(trace: Trace, trace_id: str) -> dict[str, str]:
+    """Of a session: the spans of its other traces."""
+    if trace.session is None:
+        return {}
+    return {span.span_id: span.trace_id for span in trace.spans if span.trace_id != trace_id}
 
 
 def _place(scope: Scope) -> _Place:

@@ -119,6 +119,7 @@ class Result:
     coverage: Coverage
     conversation: str | None = None  # the session that the scope's own spans name, joined by it or not
     start_ns: int | None = None
+    traces: Mapping[str, str] = field(default_factory=dict)  # by span id, of a session's other traces
     steps: tuple[Step, ...] = field(default=(), compare=False, repr=False)  # what was judged, to draw; never leaves
 
 

@@ -242,7 +242,7 @@ class Leaving:
             trace_id=computed if linked else result.trace_id,
             span_id=computed[:16],
             parent_span_id=None if linked else result.span_id,
-            end_ns=None if mode == "realtime" else result.end_ns,
+            end_ns=None if mode == "realtime" else result.end_ns or None,  # 0: the span's end was not recorded
             judged=judged,
             common=self._common,
             own=own,
@@ -325,7 +325,7 @@ def _scores(result: Result) -> dict[str, float]:
 def _deciding(result: Result) -> list[tuple[str, str]]:
     """Each span that decided the verdict, in order of the findings."""
     ids = dict.fromkeys(i for e in result.evaluations for f in e.findings for i in f.span_ids)
-    return [(result.trace_id, i) for i in ids]
+    return [(result.traces.get(i, result.trace_id), i) for i in ids]
 
 
 # ------------------------------------------------------------------ records of the OpenTelemetry SDK

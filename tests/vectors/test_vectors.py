@@ -55,7 +55,10 @@ def folder(config: pytest.Config) -> Path:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     params = []
-    for path in sorted(folder(metafunc.config).glob("*.json")):
+    files = sorted(folder(metafunc.config).glob("*.json"))
+    if not files:
+        raise pytest.UsageError(f"no vector files (*.json) in {folder(metafunc.config)}")
+    for path in files:
         document = json.loads(path.read_text(encoding="utf-8"))
         kind, cases = kind_of(document), cases_of(document)
         runner = runner_of(kind)

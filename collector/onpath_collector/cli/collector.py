@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import yaml
 from onpath_collector.config import ConfigError, Settings, load_settings, shown
 
 REFUSED = 2  # a configuration or policy that is not used; policies may say 4 or 5 (policy.md)
-TAKEN = 1  # a port that can't be had
 
 
 @click.command("collector", short_help="Receive OTLP, pass it on, judge each trace.")
@@ -80,9 +78,7 @@ _PLACES = {
 
 
 def _run(settings: Settings, folder: Path | None) -> int:
-    # Here, not above: printing help or settings needs no gRPC. It writes lines of its own to standard error; whatever
-    # matters in them reaches the log as an error of ours.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Here, not above: printing help or settings needs no service.
     from onpath.policy.load import PolicyError
     from onpath_collector.exporters.console import set_up_logging
     from onpath_collector.policy_source import PolicySource

@@ -19,7 +19,6 @@ def printable(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
-    short = {9: "\\t", 10: "\\n", 13: "\\r"}
-    return short.get(code) or (
-        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-    )
+    if code in _SHORT:
+        return _SHORT[code]
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

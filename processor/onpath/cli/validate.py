@@ -90,12 +90,12 @@ def _check_configuration(path: Path, *, strict_inputs: bool) -> int:
     from onpath.policy.files import read_file
     from onpath.policy.load import load_document
 
-    found = list(entry_points(group="onpath.configurations"))
-    if not found:
+    try:
+        told = [point.load()(path) for point in entry_points(group="onpath.configurations")]
+    except ModuleNotFoundError:  # the entry point is always there, what it needs comes with the extra
         said = "a configuration of the collector; checking it needs `pip install 'onpath[collector]'`"
         click.echo(f"onpath: {path}: {said}", err=True)
         return REFUSED
-    told = [point.load()(path) for point in found]
     problems = [problem for faults, _ in told for problem in faults]
     _print_problems(problems)
     if problems:
