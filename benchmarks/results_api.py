@@ -26,7 +26,8 @@ BAR = 200.0  # milliseconds
 
 
 def main() -> None:
-    with collector(["--admin", f"127.0.0.1:{(port := free_port())}"]) as (_, at):
+    port = free_port()
+    with collector(["--admin", f"127.0.0.1:{port}"]) as (_, at):  # noqa: SIM117 - channels close first
         with grpc.insecure_channel(at) as sending, grpc.insecure_channel(f"127.0.0.1:{port}") as asking:
             wait(sending, asking, 0)  # the worker is started
             print(told("idle", [wait(sending, asking, seed) for seed in range(1, WAITS)]), flush=True)
