@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from onpath.globs import Glob
+from onpath.policy.aliases import check_aliases
 from onpath.policy.asked import OWN, SCOPE_TREES, VALIDATORS, Asked, refuse_equal_names
 from onpath.policy.files import Source, with_contracts
 from onpath.policy.fingerprint import meaning
@@ -38,10 +39,10 @@ def load_workflow(source: Source, entry: Entry, problems: Problems, strict_input
     own = {key: value for key, value in raw.items() if key in WorkflowModel.model_fields}
     model = validate(WorkflowModel, {"name": entry.fallback, **entry.defaults, **own}, problems)
     trees = _match_trees(raw.get("match"), problems)
-    _check_aliases(raw.get("aliases"), problems)
     prompt = _prompt(raw, problems)
     principal = _principal(model.principal if model is not None else PrincipalModel())
     found = Asked(source, entry.at, problems, principal, strict_inputs).load(raw)
+    check_aliases(raw.get("aliases"), [check for check, _ in found], problems)
     _suggest(raw, problems)
     refuse_equal_names(found, problems)
     if model is None or problems.errors:
@@ -123,20 +124,6 @@ def _prompt(raw: Mapping[str, Any], problems: Problems) -> str | None:
     return prompt
 
 
-def _check_aliases(raw: object, problems: Problems) -> None:
-    aliases = raw if isinstance(raw, dict) else {}  # the model tells what is wrong with its shape
-    owner: dict[str, str] = {}
-    for name, others in aliases.items():
-        for index, other in enumerate(others if isinstance(others, list) else ()):
-            at = pointer("aliases", name, index)
-            if not isinstance(other, str):
-                continue
-            if other in aliases:
-                problems.error(at, f"`{other}` has aliases of its own, so it can't be one")
-            elif owner.setdefault(other, name) != name:
-                problems.error(at, f"`{other}` is an alias of `{owner[other]}` already")
-
-
 def _warn_of_ignored(model: WorkflowModel, checks: tuple[Check, ...], problems: Problems) -> None:
     """A required step that never counts can't be there, a prohibited one can't be found."""
     for check in checks:
@@ -149,7 +136,7 @@ def _warn_of_ignored(model: WorkflowModel, checks: tuple[Check, ...], problems: 
 
 
 def _suggest(raw: Mapping[str, Any], problems: Problems) -> None:
-    """A key that policy.md doesn't know is a step's name; where that went wrong it may be a key misspelt."""
+    """A key that policy.md doesn't know is a step's name; one that is like a key that it knows may be that misspelt."""
     hints = {
         pointer(key): hint
         for key in raw
@@ -160,3 +147,7 @@ def _suggest(raw: Mapping[str, Any], problems: Problems) -> None:
             here = problem.pointer == at or problem.pointer.startswith(at + "/")
             if here and "did you mean" not in problem.message:
                 problems.errors[index] = replace(problem, message=problem.message + hint)
+    told = {problem.pointer.split("/")[1] for problem in problems.errors if problem.pointer}
+    for at, hint in hints.items():
+        if at.removeprefix("/") not in told:
+            problems.warn(at, f"this key is taken for the name of a step, as no setting has it{hint}")

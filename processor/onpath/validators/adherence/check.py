@@ -72,6 +72,10 @@ class Adherence:
         lists = {"required": self._required, "prohibited": self._prohibited}
         return ("workflow_adherence", *(f"{gate}_steps" for gate in GATES if gate in self.gates and lists[gate]))
 
+    def meant_by(self, name: str) -> str | None:
+        """The configured name that a name of a step is, or is an alias of; None for any other."""
+        return self._names.configured(name)
+
     def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
         if self.extract_from == "output":
             found = extraction.from_output(scope, self._names, self.format)
