@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint types contracts agents forks backends faults soak bench vectors clean
+.PHONY: help setup run test vectors lint types contracts agents forks backends npm peers browser faults soak check bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,15 @@ backends: $(STAMP)  ## real dashboards (Phoenix, MLflow) and SDKs, each in a cac
 
 faults: $(STAMP)  ## the long forms of what can go wrong: twenty kills under load, full disks, bad downstreams ...
 	@$(BIN)/python -m pytest tests/faults tests/integration -m faults $(ARGS)
+
+npm: $(STAMP)  ## OpenTelemetry's JavaScript exporters against the receivers, installed from npm
+	@$(BIN)/python -m pytest tests/js -m npm $(ARGS)
+
+browser: $(STAMP)  ## the status page in headless Chromium, from the system's packages
+	@$(BIN)/python -m pytest tests/status_page -m browser $(ARGS)
+
+peers: $(STAMP)  ## the word of other tools that do a part of this, where they are installed
+	@$(BIN)/python -m pytest tests/peers -m peers $(ARGS)
 
 soak: $(STAMP)  ## ten minutes of load with late spans and restarts (ARGS="--seconds 60 --rate 3000")
 	@$(BIN)/python -m tests.faults.soak $(ARGS)
