@@ -195,3 +195,11 @@ def test_nothing_recorded(tmp_path: Path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text("", encoding="utf-8")
     assert (run(path).exit_code, run(path, "--json").stdout) == (0, "")
+
+
+def test_a_file_without_spans_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "logs.json"
+    path.write_text('{"resourceLogs": []}')
+    for more in ((), ("--json",)):
+        result = run(path, *more)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"onpath: no spans in {path}\n")

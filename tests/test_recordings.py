@@ -94,6 +94,12 @@ def test_log_records_that_name_a_span_are_evidence() -> None:
         (b'{"resourceSpans": [', "rec: not JSON"),
         (b'{}\n{"resourceSpans": 5}', "rec:2: resourceSpans: expected a list, got a number"),
         (b'{"spans": []}', "rec:1: expected OTLP/JSON with resourceSpans or resourceLogs, got an object with spans"),
+        (b'{"workflows": []}', "rec:1: expected OTLP/JSON .* got an object with workflows; it looks like a policy"),
+        (
+            b"- name: x\n  seq!: [a]",
+            "rec: neither OTLP/JSON nor OTLP protobuf, but some other text; it looks like a policy",
+        ),
+        (b"some words: caf\xc3\xa9\n", "rec: neither OTLP/JSON nor OTLP protobuf, but some other text$"),
         (b"[1]", "rec:1: expected an OTLP/JSON object, got int"),
         (b"\xff{", "rec: "),
         (b'{"a": "\xff"}', "rec: not UTF-8 text at byte 7"),

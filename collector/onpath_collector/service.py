@@ -208,6 +208,7 @@ class Service:
             return False
         self.policy = policy
         await self._judge.set_up(self._setup(policy))
+        _warn(policy)
         log.info("policy reloaded: %s", _told(policy), extra={"fields": {"policy_fingerprint": policy.fingerprint}})
         return True
 
@@ -330,9 +331,17 @@ async def _run(settings: Settings, service: Service, addresses: Mapping[str, str
     log.info("%s", _ready(settings, service.policy, addresses), extra={"fields": addresses})
     if service.policy is None:
         log.warning("no policy: traces are passed on and counted, not judged (--policy PATH)")
+    else:
+        _warn(service.policy)
     watching = asyncio.create_task(service.watch())
     await asked.wait()
     watching.cancel()
+
+
+def _warn(policy: Policy) -> None:
+    """What `onpath validate` warns of: a policy that loads may ask for something else than was meant."""
+    for warning in policy.warnings:
+        log.warning("%s", warning)
 
 
 async def _first(starting: asyncio.Task[dict[str, str]], asked: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,11 @@ from onpath.otlp_json import OtlpJsonError, logs_of, spans_of
 
 STDIN: Final = "-"
 _KNOWN: Final = ("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles")
+_CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_POLICY_LINE: Final = re.compile(
+    rb"""^[\s-]*["']?(workflows|adherence|expected_steps|checks|interactionPlan|seq!|parallel!|plan!)["']?\s*:""", re.M
+)
+_POLICY: Final = "; it looks like a policy, which `onpath validate` reads and `onpath check` takes as --policy"
 
 
 class RecordingError(ValueError):
@@ -58,7 +64,18 @@ def read_bytes(data: bytes, name: str = "recording") -> Recording:
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start in (b"{", b"[") or not data.strip():
         return _read_json(data, name)
+    if _is_text(data):
+        hint = _POLICY if _POLICY_LINE.search(data) else ""
+        raise RecordingError(f"{name}: neither OTLP/JSON nor OTLP protobuf, but some other text{hint}")
     return _read_protobuf(data, name)
+
+
+def _is_text(data: bytes) -> bool:
+    """Ids and lengths in a protobuf message make other bytes than those of a text sooner or later."""
+    try:
+        return _CONTROL.search(data.decode()) is None
+    except UnicodeDecodeError:
+        return False
 
 
 def traces_of(recording: Recording, group_by: str | None = None) -> list[Trace]:
@@ -137,8 +154,9 @@ def _document(document: Any, place: str) -> Recording:
             raise RecordingError(f"{place}: expected an OTLP/JSON object, got {type(part).__name__}")
         if part and not any(key in part for key in _KNOWN):
             keys = ", ".join(list(part)[:3])
+            hint = _POLICY if any(_POLICY_LINE.match(f"{key}:".encode()) for key in part) else ""
             raise RecordingError(
-                f"{place}: expected OTLP/JSON with resourceSpans or resourceLogs, got an object with {keys}"
+                f"{place}: expected OTLP/JSON with resourceSpans or resourceLogs, got an object with {keys}{hint}"
             )
         try:
             recording.spans.extend(spans_of(part))

@@ -133,6 +133,17 @@ def test_one_fault_has_one_line(text: str, told: str) -> None:
     assert str(refused(text)) == told
 
 
+@pytest.mark.parametrize("name", ["r.json", "r.jsonl", "r.yaml"])
+@pytest.mark.parametrize(
+    "text", ['{"resourceSpans": []}', '{"resourceLogs":[]}\n{"resourceSpans":[]}', '[{"resourceSpans":[]}]']
+)
+def test_a_recording_is_no_policy(text: str, name: str) -> None:
+    assert (
+        str(refused(text, name))
+        == f"{name}:1:1: this is a recording (OTLP/JSON), no policy; see it with `onpath steps`"
+    )
+
+
 def test_two_evaluations_of_one_name_are_refused() -> None:
     error = refused(
         """\

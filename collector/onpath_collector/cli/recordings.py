@@ -36,7 +36,8 @@ def read(data: bytes, name: str) -> Recording:
         except _Unreadable as error:
             errors.append(error)
     best = max(errors, key=lambda e: e.messages)  # the first of equals: one message alone
-    raise RecordingError(f"{name}: no OTLP protobuf at byte {best.at}: {best}")
+    what = "no OTLP protobuf" if best.messages else "neither OTLP/JSON nor OTLP protobuf"
+    raise RecordingError(f"{name}: {what} at byte {best.at}: {best}")
 
 
 def _recording(messages: Iterator[tuple[int, bytes]]) -> Recording:

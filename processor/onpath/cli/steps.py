@@ -12,7 +12,7 @@ import click
 from onpath.cli.steps_view import show_trace
 from onpath.cli.text import printable
 from onpath.model import NOT_CAPTURED, Trace
-from onpath.recordings import RecordingError, read_files, traces_of
+from onpath.recordings import STDIN, RecordingError, read_files, traces_of
 from onpath.steps import recognise
 from onpath.steps.model import Nested, Scope, Step
 from onpath.usage import totals
@@ -39,6 +39,11 @@ def command(
         _refuse(ctx, f"{error.filename or 'input'}: {error.strerror or error}")
     if why is not None:
         ctx.exit(show_why(traces, why.lower()))
+    if not traces:
+        click.echo(
+            f"onpath: no spans in {printable(', '.join('standard input' if f == STDIN else f for f in files))}",
+            err=True,
+        )
     nested: Nested = "flatten" if flatten else "agents_as_steps"
     for trace in traces:
         scopes = recognise(trace).scopes(nested)

@@ -8,6 +8,7 @@ work; what aliases expand to is bounded, so that a few lines can't become gigaby
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -23,11 +24,14 @@ MAX_BITS: Final = 10_000  # of a whole number
 
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = _TAG + "merge"
+_RECORDING: Final = re.compile(r'[\s\[]*\{\s*"resource(?:Spans|Logs|Metrics|Profiles)"\s*:')
 
 
 def read_text(text: str, name: str) -> Document:
     """`name` ends in .json for JSON, .yaml or .yml for YAML; otherwise the text itself tells. Never raises."""
     text = text.removeprefix("\ufeff")
+    if _RECORDING.match(text):
+        return refused(name, "this is a recording (OTLP/JSON), no policy; see it with `onpath steps`", Place(1, 1))
     ending = name.rpartition(".")[2].lower()
     if ending in ("json", "jsonc"):
         return read_json(text, name)
