@@ -76,9 +76,8 @@ def _block(item: int, reach: int, lane: Lane, plan: BlockPlan) -> NearMiss:
             by_name = max(by_name, place)
     if by_name >= 0:
         return NearMiss(item, by_name, "value", item, by_name, lane.window(by_name, plan.size))
-    begins = (
-        list(bits.places(reach)) if plan.chains else [reach.bit_length() - 1]
-    )  # without branches the last goes furthest
+    # Without branches the last place goes furthest.
+    begins = list(bits.places(reach)) if plan.chains else [reach.bit_length() - 1]
     begin, step = max(((b, _goes_on(plan, b, lane)) for b in begins), key=lambda found: (found[1], found[0]))
     return _stopped(item, step, begin, lane)
 

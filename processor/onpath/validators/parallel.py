@@ -15,9 +15,9 @@ from onpath.flow.pattern import Block
 from onpath.flow.shown import step_name
 from onpath.flow.sweep import Depth, Sweep
 from onpath.flow.ties import Ties, has_ties
-from onpath.flow.timing import NS_PER_MS
+from onpath.flow.timing import NEVER, NS_PER_MS, spanned
 from onpath.flow.verdicts import evaluation
-from onpath.report import AlignmentRow, Evaluation, Finding, Verdict
+from onpath.report import AlignmentRow, Evaluation, Finding, Move, Verdict
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
 from onpath.values.outcome import Unseen
@@ -27,12 +27,31 @@ KEY = "parallel!"
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """`data` of its evaluations: `matched` (entry to steps) and `progress`; all count from 0."""
+    """`data` of its evaluations: `matched` (entry to steps), `progress` and, of a fail, `together`; all count from 0.
+
+    `together` are the steps that would have had to run at the same time, `apart_ns` how far apart they were.
+    """
 
     block: Block
 
     def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
         return (_Judging(self.block, scope, context).evaluation(),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """What stands in the way of a match, and what can be given to the entries all the same."""
+
+    said: str
+    rule: str
+    assigned: Mapping[int, Sequence[int]]  # entry to steps, as far as names and values go
+    steps: tuple[int, ...] = ()  # those that show it
+    entry: str | None = None
+    gap_ns: int | None = None  # of the assigned steps, where times stand in the way
+
+    @property
+    def told(self) -> str:
+        return f"{KEY}: {self.said}"
 
 
 class _Judging:
@@ -86,7 +105,7 @@ class _Judging:
             self.board.doubts,
             self.context,
             told="parallel!: all entries were under way at the same time",
-            alignment=tuple(self._alignment(shown, missing=False)),
+            alignment=tuple(self._alignment(shown)),
             order_undetermined=self._undetermined(verdict),
             data=data,
         )
@@ -96,17 +115,19 @@ class _Judging:
 
     def _failed(self, maybe: Sweep) -> Evaluation:
         best = max(self._states(maybe), key=len)
-        told, finding = self._why(maybe)
+        why = self._why(maybe)
+        together = [step for taken in why.assigned.values() for step in taken]
+        apart = {"apart_ns": why.gap_ns} if why.gap_ns is not None else {}
         return evaluation(
             KEY,
             Verdict.FAIL,
             self.board.doubts,
             self.context,
-            told=told,
-            findings=(finding,),
-            alignment=tuple(self._alignment(best, missing=True)),
+            told=why.told,
+            findings=(self._finding(why),),
+            alignment=tuple(self._broken(why)),
             order_undetermined=self._undetermined(Verdict.FAIL),
-            data={"progress": Fraction(len(best), len(self.block.entries))},
+            data={"progress": Fraction(len(best), len(self.block.entries)), "together": together, **apart},
         )
 
     def _states(self, sweep: Sweep) -> Iterator[dict[int, list[int]]]:
@@ -117,35 +138,36 @@ class _Judging:
                 most = underway.size
                 yield underway.assigned()
 
-    def _why(self, maybe: Sweep) -> tuple[str, Finding]:
+    def _why(self, maybe: Sweep) -> _Why:
         """What stands in the way first: names, values, times (flow.md section 12)."""
         named = self._sweep("names")
         candidates = named.candidates()
+        by_name = named.everything()
         for at, entry in enumerate(self.block.entries):
             if not candidates[at]:
-                return self._told(f"no step for {entry.written}", "missing_step", step=entry.written)
-        if not named.everything().is_full:
-            return self._told("not enough different steps", "missing_step")
-        if not maybe.everything().is_full:
+                return _Why(f"no step for {entry.written}", "missing_step", by_name.assigned(), entry=entry.written)
+        if not by_name.is_full:
+            return _Why("not enough different steps", "missing_step", by_name.assigned())
+        with_values = maybe.everything()
+        if not with_values.is_full:
             fitting = maybe.candidates()
             lacking = [at for at in candidates if not fitting[at]] or list(candidates)
             steps = sorted({step for at in lacking for step in candidates[at]})
-            return self._told("values do not fit", "value", steps)
+            return _Why("values do not fit", "value", with_values.assigned(), tuple(steps))
         gap, assigned = maybe.smallest_gap()
         needed = max(1, -(-int(gap) // NS_PER_MS))
         steps = sorted(step for taken in assigned.values() for step in taken)
-        return self._told(f"never at the same time, would need tolerance {needed}", "not_parallel", steps)
+        told = f"never at the same time, would need tolerance {needed}"
+        return _Why(told, "not_parallel", assigned, tuple(steps), gap_ns=int(gap))
 
-    def _told(self, said: str, rule: str, steps: Sequence[int] = (), step: str | None = None) -> tuple[str, Finding]:
-        told = f"parallel!: {said}"
-        finding = Finding(
-            rule=rule,
-            message=told,
+    def _finding(self, why: _Why) -> Finding:
+        return Finding(
+            rule=why.rule,
+            message=why.told,
             severity=self.context.severity,
-            step=step or self.block.written,
-            span_ids=self.board.span_ids(steps),
+            step=why.entry or self.block.written,
+            span_ids=self.board.span_ids(why.steps),
         )
-        return told, finding
 
     def _undetermined(self, verdict: Verdict) -> bool:
         """Order matters inside branches only."""
@@ -155,10 +177,37 @@ class _Judging:
         ties.keep_within_branches(self.block)
         return ties.undetermined(verdict, self._verdict)
 
-    def _alignment(self, assigned: Mapping[int, Sequence[int]], *, missing: bool) -> Iterator[AlignmentRow]:
+    def _alignment(self, assigned: Mapping[int, Sequence[int]]) -> Iterator[AlignmentRow]:
         for at, entry in enumerate(self.block.entries):
             for index in assigned.get(at, ()):
-                step = self.board.steps[index]
-                yield AlignmentRow(move="same", expected=entry.written, seen=step_name(step), span_ids=step.span_ids)
-            if missing and at not in assigned:
+                yield self._row("same", index, entry.written)
+
+    def _broken(self, why: _Why) -> Iterator[AlignmentRow]:
+        """What ran too late for the others is moved; a step whose values don't fit stands beside what it is not."""
+        late = self._late(why)
+        for at, entry in enumerate(self.block.entries):
+            for index in why.assigned.get(at, ()):
+                yield self._row("moved" if at in late else "same", index, entry.written)
+            if at not in why.assigned:
                 yield AlignmentRow(move="missing", expected=entry.written)
+        taken = {step for steps in why.assigned.values() for step in steps}
+        for index in why.steps:
+            if index not in taken:
+                yield self._row("extra", index)
+
+    def _late(self, why: _Why) -> set[int]:
+        """The entries that began when another one was over."""
+        if why.gap_ns is None:
+            return set()
+        periods = {at: spanned([self.board.period(step) for step in steps]) for at, steps in why.assigned.items()}
+        over = min((period.end for period in periods.values() if period.end is not None), default=NEVER)
+        tolerance = self.block.tolerance_ns
+        return {
+            at
+            for at, period in periods.items()
+            if period.start is not None and (period.start - over > tolerance if tolerance else period.start >= over)
+        }
+
+    def _row(self, move: Move, index: int, expected: str | None = None) -> AlignmentRow:
+        step = self.board.steps[index]
+        return AlignmentRow(move=move, expected=expected, seen=step_name(step), span_ids=step.span_ids)

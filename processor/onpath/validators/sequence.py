@@ -30,7 +30,10 @@ KEY = "seq!"
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """`data` of its evaluations: `matched` (item to steps), `near_miss`, `progress`; all count from 0."""
+    """`data` of its evaluations: `matched` (item to steps), `near_miss`, `progress`; all count from 0.
+
+    Where a `parallel!` item breaks the match by its times, also `together` and `apart_ns` as `Parallel` has them.
+    """
 
     items: tuple[Item, ...]
 
@@ -125,8 +128,17 @@ class _Judging:
             data={
                 "near_miss": {"item": miss.item, "step": miss.step, "why": miss.why},
                 "progress": Fraction(miss.fitted, len(self.items)),
+                **self._apart(miss),
             },
         )
+
+    def _apart(self, miss: NearMiss) -> dict[str, Any]:
+        item = None if miss.item is None else self.items[miss.item]
+        if miss.why != "timing" or not isinstance(item, Block):
+            return {}
+        plan = self.blocks.plan(item)
+        together = plan.assigned(miss.window, surely=False)
+        return {"together": together, "apart_ns": int(plan.overlap(miss.window).gap_ns)}
 
     def _told(self, miss: NearMiss) -> str:
         """The first line of the explanation (flow.md section 12)."""
