@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from onpath_collector.config import load_settings
+from onpath_collector.policy_source import PolicySource
 from onpath_collector.security import SecretError
 from onpath_collector.service import Service, StartError
 from tests.support.tls import Authority, secret
@@ -81,3 +83,16 @@ def test_a_secret_that_everyone_may_read_is_refused_wherever_it_is_named(tmp_pat
     ):
         with pytest.raises(SecretError, match="everyone may read this secret"):
             Service(load_settings(None, options), None)
+
+
+async def test_what_a_policy_warns_of_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    policy = {"seq!": ["..."], "matches": {"input": {"contains!": "x"}}}
+    source = PolicySource(policy)
+    service = Service(load_settings(None, {**ANY, **ANY_ADMIN, "policy": policy}), source)
+    await service.start()
+    try:
+        with caplog.at_level(logging.WARNING, "onpath"):
+            assert await service.reload()
+    finally:
+        await service.stop()
+    assert "/matches: this key is taken for the name of a step" in caplog.text
