@@ -227,3 +227,12 @@ def test_retriever_is_a_tool_step_and_an_evaluator_is_none() -> None:
     retrieval = span("retrieval docs", {"gen_ai.operation.name": "retrieval"}, under=root)
     judged = span("eval", {"gen_ai.evaluation.name": "tone"}, under=root)
     assert shown(steps(root, retrieval, judged)) == ["tool retrieval docs"]
+
+
+@pytest.mark.parametrize(("recorded", "shown"), [(500, "500"), ("timeout", "timeout"), (4.5, "4.5")])
+def test_an_error_type_of_any_kind_is_a_failure(recorded: Any, shown: str) -> None:
+    call = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "pay"}
+    step = only(span("execute_tool pay", call | {"error.type": recorded}))
+    assert (step.status, step.error and step.error.type) == ("error", shown)
+    for nothing in ("", None, 0, False):
+        assert only(span("execute_tool pay", call | {"error.type": nothing})).status == "unset"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from onpath.model import NOT_CAPTURED, Resource, Trace
+from onpath.model import NOT_CAPTURED, Link, Resource, Trace
 from onpath.steps import recognise
 from tests.conventions.build import run_scope, scopes, shown, span, steps
 
@@ -109,7 +110,11 @@ def test_an_agent_as_a_tool_is_one_step_and_a_scope_of_its_own() -> None:
     assert seen(*spans, nested="flatten") == expected
 
 
-@pytest.mark.parametrize("name", ["ask_billing", "delegate"])
+@pytest.mark.parametrize(
+    "name",
+    ["billing", "Billing", "ask_billing", "billing_agent", "call-billing", "transfer_to_billing", "AskBillingAgent",
+     "delegate_task_to_member"],
+)  # fmt: skip
 def test_an_agent_beside_the_tool_that_started_it(name: str) -> None:
     outer = agent("main", (0, 90))
     spans = [outer, tool(name, (1, 80), outer), agent("billing", (2, 70), outer)]
@@ -126,6 +131,29 @@ def test_of_two_tools_around_an_agent_the_one_of_its_name_started_it() -> None:
     assert recognised.why(inner.span_id)[0].outcome == "an agent's scope, started by a tool call"
 
 
+@pytest.mark.parametrize("name", ["search", "delegate", "billing_report", "pay_billing", "agent", "ask"])
+def test_an_agent_beside_a_tool_that_did_not_start_it(name: str) -> None:
+    outer = agent("main", (0, 90))
+    spans = [outer, tool(name, (1, 80), outer), agent("billing", (2, 70), outer)]
+    assert seen(*spans, tool("pay", (3, 9), spans[2]))[0] == ("main", True, [f"tool {name}", "agent billing"])
+
+
+def test_agents_side_by_side_whose_names_share_words() -> None:
+    root = span("flow", at=(0, 99))
+    first, second = agent("research", (1, 90), root), agent("research_writer", (3, 70), root)
+    spans = [root, first, second, tool("web_research", (2, 80), first), tool("delete_records", (4, 60), second)]
+    assert seen(*spans)[0] == (None, True, ["tool web_research", "tool delete_records"])
+
+
+def test_a_link_or_the_calls_id_says_which_call_started_an_agent() -> None:
+    outer = agent("main", (0, 90))
+    call = tool("work", (1, 80), outer, **{"gen_ai.tool.call.id": "c1"})
+    joined = agent("billing", (2, 70), outer, **{"gen_ai.tool.call.id": "c1"})
+    linked = replace(agent("billing", (2, 70), outer), links=(Link(call.trace_id, call.span_id, {}),))
+    for inner in (joined, linked):
+        assert seen(outer, call, inner, tool("pay", (3, 9), inner))[0] == ("main", True, ["tool work"])
+
+
 def test_an_agent_that_only_runs_at_the_same_time_as_another_agents_tool() -> None:
     root = span("orchestrator", at=(0, 99))
     first, second = agent("a", (1, 90), root), agent("b", (10, 50), root)
@@ -138,9 +166,11 @@ def test_an_agent_that_only_runs_at_the_same_time_as_another_agents_tool() -> No
 def test_spans_of_another_agent_without_an_agent_span() -> None:
     outer = agent("main", (0, 90))
     mine = {"gen_ai.agent.name": "main"}
-    ask = tool("ask", (1, 80), outer, **mine)
     theirs = llm((2, 70), outer, **{"gen_ai.agent.name": "billing"})
-    assert seen(outer, ask, theirs, llm((82, 85), outer, **mine)) == [("main", True, ["tool ask", "llm"])]
+    last = llm((82, 85), outer, **mine)
+    for name, expected in (("ask_billing", ["llm"]), ("look", ["llm", "llm"])):
+        ask = tool(name, (1, 80), outer, **mine)
+        assert seen(outer, ask, theirs, last) == [("main", True, [f"tool {name}", *expected])]
 
 
 def test_one_agent_recorded_twice() -> None:

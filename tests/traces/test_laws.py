@@ -20,6 +20,7 @@ from onpath.recordings import Recording, read_files
 from onpath.steps import recognise
 from onpath.steps.model import Scope
 from tests.conftest import FIXTURES
+from tests.conventions.build import span
 from tests.traces.corpus import Run, runs
 
 RUNS = list(runs(FIXTURES / "traces"))
@@ -110,12 +111,32 @@ def _without_content(span: Span) -> Span:
     return replace(span, attributes=_scrubbed(span.attributes), events=events)
 
 
-def test_scrubbing_content_changes_no_name_order_or_failure(recording: Recording) -> None:
-    def shown(spans: Iterable[Span], logs: Iterable[LogRecord]) -> list[list[tuple[Any, ...]]]:
-        return [
-            [(s.kind, s.name, s.agent, s.failed, s.start_ns, s.span_ids) for s in scope.steps if s.source == "spans"]
-            for scope in recognise(Trace(spans, logs)).scopes()
-        ]
+def _bones(spans: Iterable[Span], logs: Iterable[LogRecord]) -> list[list[tuple[Any, ...]]]:
+    """What no content may have a part in."""
+    return [
+        [(s.kind, s.name, s.agent, s.failed, s.start_ns, s.span_ids) for s in scope.steps if s.source == "spans"]
+        for scope in recognise(Trace(spans, logs)).scopes()
+    ]
 
+
+def test_scrubbing_content_changes_no_name_order_or_failure(recording: Recording) -> None:
     scrub: Callable[[Span], Span] = _without_content
-    assert shown(map(scrub, recording.spans), ()) == shown(recording.spans, recording.logs)
+    assert _bones(map(scrub, recording.spans), ()) == _bones(recording.spans, recording.logs)
+
+
+@pytest.mark.parametrize("name", ["delegate", "ask_billing"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_scrubbing_content_moves_no_agent_out_of_a_call_or_into_one(name: str, beside: bool) -> None:
+    """The recordings in the repository hold no call whose arguments name an agent that runs meanwhile."""
+    root = span("flow", at=(0, 99))
+    agents = [
+        span(f"invoke_agent {a}", {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": a}, at=at, under=root)
+        for a, at in (("triage", (1, 90)), ("billing", (3, 70)))
+    ]
+    given = {"gen_ai.tool.call.arguments": '{"to": "billing"}', "gen_ai.tool.call.result": '{"agent": "billing"}'}
+    calls = [
+        span(n, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": n, **given}, at=at, under=under)
+        for n, at, under in ((name, (2, 80), root if beside else agents[0]), ("pay", (4, 60), agents[1]))
+    ]
+    spans = [root, *agents, *calls]
+    assert _bones(map(_without_content, spans), ()) == _bones(spans, ())

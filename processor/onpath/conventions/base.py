@@ -60,6 +60,7 @@ class Family:
     `loses_failed`: instrumentation scopes that never export the span of a tool call that failed.
     `fails_bare`: instrumentation scopes and beginnings of span names of tool calls that bear attributes unless they
     failed.
+    `delegates`: tools by which a framework has any of its agents do a task, the agent being one of the arguments.
     `name_affixes`: what stands before and after the name proper in names of spans.
     """
 
@@ -76,6 +77,7 @@ class Family:
     calls: Mapping[str, CallReader] = field(default_factory=dict)
     loses_failed: tuple[str, ...] = ()
     fails_bare: tuple[tuple[str, str], ...] = ()
+    delegates: tuple[str, ...] = ()
     name_affixes: tuple[tuple[str, str], ...] = ()
 
 

@@ -28,7 +28,7 @@ def _component(value: Any, _: Span) -> Role | None:
         return None
     if value == "ToolInvoker":
         return "calls"
-    if value.endswith(("Generator", "ChatGenerator")) or "Generator" in value:
+    if "Generator" in value:
         return "llm"
     if "Embedder" in value:
         return "embedding"

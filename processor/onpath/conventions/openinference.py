@@ -133,6 +133,8 @@ FAMILY: Final = Family(
         "llm.token_count.prompt_details.cache_write": "cache_creation_input_tokens",
         "llm.token_count.completion_details.reasoning": "reasoning_tokens",
     },
+    # Agno records the agents that do the task beside the call.
+    delegates=("delegate_task_to_member", "delegate_task_to_members", "transfer_task_to_member"),
     name_affixes=(
         ("", ".run"),
         ("", ".arun"),

@@ -129,6 +129,7 @@ EVENTS: Final[Mapping[str, EventReader]] = {name: read for family in _BY_VALUE f
 CALLS: Final[Mapping[str, CallReader]] = {name: read for family in _BY_VALUE for name, read in family.calls.items()}
 FAILS_BARE: Final = {scope: start for family in FAMILIES for scope, start in family.fails_bare}
 LOSES_FAILED: Final = frozenset(scope for family in FAMILIES for scope in family.loses_failed)
+DELEGATES: Final = frozenset(tool for family in FAMILIES for tool in family.delegates)
 # The longest first: what says more about a name goes before what says less.
 AFFIXES: Final = tuple(
     sorted({p for family in FAMILIES for p in family.name_affixes}, key=lambda p: (-len(p[0] + p[1]), p))

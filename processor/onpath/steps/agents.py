@@ -11,14 +11,18 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from onpath.conventions.table import NO_CLAIM, Claim
+from onpath.conventions.table import DELEGATES, NO_CLAIM, Claim
 from onpath.model import Span, Trace
 from onpath.steps.facts import bare_name
 from onpath.steps.tree import Logs, Node, relink, walk
 
 _WRAPS: Final = ("chain", "workflow")
 _WORD: Final = re.compile(r"[^\W_]+")
-_COMMON: Final = frozenset({"agent", "tool", "assistant", "run", "call", "ask", "to", "the", "a"})
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# What stands before and after the agent's name in names of tools that start one, and after it in names of agents.
+_BEFORE: Final = frozenset({"ask", "call", "run", "invoke", "consult", "delegate", "transfer", "handoff", "hand", "off",
+                            "task", "to"})  # fmt: skip
+_AFTER: Final = frozenset({"agent", "assistant", "tool"})
 _NO_NAMES: Final = ("", "invoke_agent", "agent run", "agent_run", "agent", "Agent")  # of spans of any agent
 _NEAREST: Final = 64  # tool calls before an agent that may have started it
 
@@ -154,7 +158,11 @@ def _below(span: Span, top: Span, trace: Trace) -> bool:
 
 
 def _move_into_tools(nodes: Sequence[Node]) -> list[Node]:
-    """Spans of another agent that lie inside the time of a tool call beside them belong into that call."""
+    """Spans of another agent that lie inside the time of the tool call that started it belong into that call.
+
+    That a call holds their time proves nothing: agents and tools run side by side, and what is put into a call is no
+    step of the run any more. So something must say that this call started the agent.
+    """
     groups: dict[int, list[Node]] = {}
     for node in nodes:
         groups.setdefault(id(node.parent), []).append(node)
@@ -184,20 +192,31 @@ def _has_others(group: Sequence[Node]) -> bool:
 
 
 def _caller(node: Node, tools: Sequence[Node], inside: Sequence[Node]) -> Node | None:
-    """The tool call that started an agent.
-
-    Beside it: of those that hold its time the one of its name, else the latest. In an agent beside it: only one of its
-    name, for agents may also run at the same time by themselves.
-    """
+    """The latest tool call around an agent's time that started it, beside the agent or in an agent beside it."""
     mine = _agent_of(node)
     if node.kind == "agent":
-        named = [t for t in (*tools, *inside) if t.holds(node) and _related(mine, t)]
-        holding = [t for t in tools if t.holds(node)] if node.parent is not None else []
+        starters = [t for t in inside if t.holds(node) and _starts(t, node, mine)]
+        beside = [t for t in tools if t.holds(node)]
+        starters += [t for t in beside if _starts(t, node, mine)] or [t for t in beside if _delegates(t)]
     else:
-        named = []
-        holding = [t for t in tools if t.holds(node) and _differ(mine, _agent_of(t))]
-    found = named or holding
-    return found[-1] if found else None
+        starters = [t for t in tools if t.holds(node) and _differ(mine, _agent_of(t)) and _names(t, mine)]
+    return starters[-1] if starters else None
+
+
+def _starts(tool: Node, agent: Node, name: str | None) -> bool:
+    """Whether a tool's name is the agent's, or a link or the call's id joins the two."""
+    if _names(tool, name):
+        return True
+    keys = {span.key for span in tool.spans}
+    if any((link.trace_id, link.span_id) in keys for span in agent.spans for link in span.links):
+        return True
+    call_id = agent.facts.text("call_id")
+    return call_id is not None and call_id == tool.facts.text("call_id")
+
+
+def _delegates(tool: Node) -> bool:
+    """Whether it is a framework's tool to hand a task to any agent; which one stands in its arguments."""
+    return tool.facts.tool_name() in DELEGATES
 
 
 def _agent_of(node: Node) -> str | None:
@@ -211,20 +230,28 @@ def _differ(a: str | None, b: str | None) -> bool:
     return a is not None and b is not None and a != b
 
 
-def _related(agent: str | None, tool: Node) -> bool:
-    """Whether a tool's name or arguments name the agent."""
-    if agent is None:
+def _names(tool: Node, agent: str | None) -> bool:
+    """Whether a tool is called by the agent's whole name, or as tools are that start an agent of this name."""
+    called = tool.facts.tool_name()
+    if agent is None or called is None:
         return False
-    own = _words(agent)
-    if own & _words(tool.facts.tool_name() or ""):
-        return True
-    given = tool.facts.get("arguments")
-    return isinstance(given, Mapping) and any(v == agent for v in given.values() if isinstance(v, str))
+    return _words(called) == _words(agent) or (_proper(called, _BEFORE) == _proper(agent, frozenset()) != ())
 
 
 @lru_cache(maxsize=4096)
-def _words(name: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(name.lower())) - _COMMON
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(_HUMP.sub("_", name).lower()))
+
+
+@lru_cache(maxsize=4096)
+def _proper(name: str, before: frozenset[str]) -> tuple[str, ...]:
+    """The words of a name without those around the name proper."""
+    words = _words(name)
+    while words and words[0] in before:
+        words = words[1:]
+    while words and words[-1] in _AFTER:
+        words = words[:-1]
+    return words
 
 
 def _find_implicit(nodes: Sequence[Node], trace: Trace, claims: Mapping[Span, Claim], logs: Logs) -> list[Node]:

@@ -40,8 +40,8 @@ def status_of(
 
 def _error(facts: Facts, own: Any, smeared: frozenset[str], is_tool: bool) -> StepError | None:
     exception = None if facts.quiet else exception_of(facts.spans)
-    declared = facts.attributes.get("error.type")
-    kind = declared if isinstance(declared, str) and declared else exception[0] if exception else None
+    declared = facts.attributes.get("error.type")  # some write a code, a number
+    kind = str(declared) if declared else exception[0] if exception else None
     message = exception[1] if exception else None
     failed = exception is not None or kind is not None
     if not failed and not facts.attributes:
