@@ -208,7 +208,7 @@ class _Worker:
 
     async def _read(self) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await self._receive()  # it is up: starting an interpreter is not a job's time
+            await self._receive()  # it is up: starting an interpreter and loading a policy is not a job's time
             self._running = True
             self._watch()
             while True:
@@ -257,10 +257,11 @@ def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
     """The worker process: setups and jobs in, outcomes or error texts out, until the pipe closes."""
     setup: Setup | None = None
     timer: Timer | None = None
-    _send(sink, None)
     while head := source.read(_LENGTH.size):
         message: Any = pickle.loads(source.read(_LENGTH.unpack(head)[0]))
         if isinstance(message, Setup):
+            if setup is None:
+                _send(sink, None)
             setup, timer = message, Timer(message.policy, time.perf_counter)
             continue
         assert setup is not None

@@ -69,12 +69,12 @@ class Collecting:
 
 
 @asynccontextmanager
-async def collecting(folder: Path, policy: Path | None, **options: Any) -> AsyncIterator[Collecting]:
-    """`options` are the parts of a configuration file."""
+async def collecting(folder: Path, policy: Path | PolicySource | None, **options: Any) -> AsyncIterator[Collecting]:
+    """`policy` is a file, or what gives one. `options` are the parts of a configuration file."""
     report_file = folder / "reports.jsonl"
     results = {**options.pop("results", {}), "report_file": str(report_file)}
     settings = load_settings(None, {**ANY_PORTS, **options, "results": results})
-    service = Service(settings, PolicySource(str(policy)) if policy is not None else None)
+    service = Service(settings, PolicySource(str(policy)) if isinstance(policy, Path) else policy)
     addresses = await service.start()
     collector = Collecting(service, addresses["grpc"], report_file)
     try:
