@@ -23,7 +23,15 @@ Instrument: TypeAlias = Literal[
     "onpath.verdicts", "onpath.evaluations", "onpath.evaluation.score", "onpath.findings", "onpath.revised"
 ]
 
+SCORE: Final[Instrument] = "onpath.evaluation.score"
 SCORE_BOUNDARIES: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+DESCRIPTIONS: Final[Mapping[Instrument, str]] = {
+    "onpath.verdicts": "Verdicts of workflows on scopes",
+    "onpath.evaluations": "Checks made, by label",
+    SCORE: "Scores of checks, from 0 to 1",
+    "onpath.findings": "Things found wrong, by rule",
+    "onpath.revised": "Verdicts that late spans changed",
+}
 OTHER: Final = "other"
 
 
@@ -81,7 +89,7 @@ def _result(result: Result, steps: frozenset[str], before: Mapping[tuple[str, st
         yield point("onpath.evaluations", 1, evaluation=evaluation.name, label=str(evaluation.label))
         value = score(evaluation.score)
         if value is not None:
-            yield point("onpath.evaluation.score", value, evaluation=evaluation.name)
+            yield point(SCORE, value, evaluation=evaluation.name)
         for finding in evaluation.findings:
             known = finding.step if finding.step in steps else OTHER
             yield point("onpath.findings", 1, rule=finding.rule, step=known or OTHER)
@@ -92,14 +100,11 @@ class Instruments:
 
     def __init__(self, meter: Meter) -> None:
         self._counters = {
-            "onpath.verdicts": meter.create_counter("onpath.verdicts", description="Verdicts of workflows on scopes"),
-            "onpath.evaluations": meter.create_counter("onpath.evaluations", description="Checks made, by label"),
-            "onpath.findings": meter.create_counter("onpath.findings", description="Things found wrong, by rule"),
-            "onpath.revised": meter.create_counter("onpath.revised", description="Verdicts that late spans changed"),
+            name: meter.create_counter(name, description=told) for name, told in DESCRIPTIONS.items() if name != SCORE
         }
         self._score = meter.create_histogram(
-            "onpath.evaluation.score",
-            description="Scores of checks, from 0 to 1",
+            SCORE,
+            description=DESCRIPTIONS[SCORE],
             explicit_bucket_boundaries_advisory=SCORE_BOUNDARIES,
         )
 
@@ -109,7 +114,7 @@ class Instruments:
             attributes: dict[str, Any] = dict(point.attributes)
             if about != (point.trace_id, point.span_id):  # points of one result come together
                 context, about = _context(point), (point.trace_id, point.span_id)
-            if point.instrument == "onpath.evaluation.score":
+            if point.instrument == SCORE:
                 self._score.record(point.value, attributes, context)
             else:
                 self._counters[point.instrument].add(point.value, attributes, context)

@@ -7,10 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.resources import Resource
 
-from onpath.results_metrics import SCORE_BOUNDARIES, Point
+from onpath.results import SCOPE_NAME, version
+from onpath.results_metrics import SCORE, SCORE_BOUNDARIES, Instruments, Point
 from onpath_collector.downstream import Delivered, Failed, Outcome
 from onpath_collector.exporters.otlp import NO_SERVICE, OtlpResults
 from onpath_collector.exporters.otlp_metrics import ResultMetrics
@@ -75,6 +80,8 @@ def test_metrics_are_cumulative_and_their_exemplars_name_the_judged_span() -> No
     metrics.collect()
     metrics.record(POINTS)
     body, count = metrics.collect()
+    (later,) = read(metrics.collect()[0])["onpath.verdicts"].sum.data_points
+    assert (later.as_int, list(later.exemplars)) == (2, [])
     found = read(body)
     assert (set(found), count) == (
         {"onpath.verdicts", "onpath.evaluations", "onpath.evaluation.score", "onpath.findings"},
@@ -92,16 +99,25 @@ def test_metrics_are_cumulative_and_their_exemplars_name_the_judged_span() -> No
         assert (exemplar.trace_id.hex(), exemplar.span_id.hex()) == (TRACE_ID, SPAN_ID)
     resource = ExportMetricsServiceRequest.FromString(body).resource_metrics[0].resource
     assert {a.key: a.value.string_value for a in resource.attributes}["service.instance.id"] == "i-1"
-    metrics.close()
 
 
-def test_exemplars_do_not_hang_on_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_METRICS_EXEMPLAR_FILTER", "always_off")
-    metrics = ResultMetrics({})
-    metrics.record(POINTS)
-    (verdicts,) = read(metrics.collect()[0])["onpath.verdicts"].sum.data_points
-    assert verdicts.exemplars
-    metrics.close()
+def test_sums_are_what_the_sdks_instruments_count() -> None:
+    scores = [0, 0.1, 0.55, 1 / 3, 0.99, 1.0, 1.0]
+    found = [*POINTS, *(point(SCORE, value, evaluation=name) for value in scores for name in ("seq", "plan"))]
+    metrics = ResultMetrics({"service.name": "onpath"}, lambda: 5)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], Resource({"service.name": "onpath"}), shutdown_on_exit=False)
+    metrics.record(found)
+    Instruments(provider.get_meter(SCOPE_NAME, version())).record(found)
+    ours = ExportMetricsServiceRequest.FromString(metrics.collect()[0])
+    theirs = encode_metrics(reader.get_metrics_data())
+    provider.shutdown()
+    for message in (ours, theirs):
+        for metric in message.resource_metrics[0].scope_metrics[0].metrics:
+            for data in (*metric.sum.data_points, *metric.histogram.data_points):
+                data.start_time_unix_nano = data.time_unix_nano = 0
+                del data.exemplars[:]  # the SDK draws them by lot
+    assert ours == theirs
 
 
 async def test_metrics_leave_every_so_often_and_at_the_end() -> None:

@@ -167,5 +167,3 @@ class OtlpResults:
             signal.flush()
         await asyncio.gather(*(s.forwarder.drain(deadline) for s in self._signals.values()))
         await asyncio.gather(*(s.forwarder.close(_STOPPED) for s in self._signals.values()))
-        if self._metrics is not None:
-            self._metrics.close()

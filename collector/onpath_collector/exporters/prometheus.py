@@ -2,44 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Final
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Exemplar as PrometheusExemplar
+from prometheus_client.utils import floatToGoString
 
-from onpath.results_metrics import SCORE_BOUNDARIES, Point
+from onpath.results_metrics import DESCRIPTIONS, SCORE, SCORE_BOUNDARIES, Instrument
+from onpath_collector.exporters.sums import Exemplar, Scores, Series, Sums
 from onpath_collector.judging import Outcome
 
-_LABELS: Final = {
-    "onpath.verdicts": ("Verdicts of workflows on scopes", ("workflow", "verdict")),
-    "onpath.evaluations": ("Checks made, by label", ("workflow", "evaluation", "label")),
-    "onpath.findings": ("Things found wrong, by rule", ("workflow", "rule", "step")),
-    "onpath.revised": ("Verdicts that late spans changed", ("workflow", "from", "to")),
+_LABELS: Final[dict[Instrument, tuple[str, ...]]] = {
+    "onpath.verdicts": ("workflow", "verdict"),
+    "onpath.evaluations": ("workflow", "evaluation", "label"),
+    "onpath.findings": ("workflow", "rule", "step"),
+    "onpath.revised": ("workflow", "from", "to"),
+    SCORE: ("workflow", "evaluation"),
 }
+_BOUNDS: Final = (*map(floatToGoString, SCORE_BOUNDARIES), "+Inf")
 
 
 class PrometheusResults:
     """Names are those of the OTLP metrics with underscores, as Prometheus reads them."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._counters = {
-            name: Counter(name.replace(".", "_"), told, labels, registry=registry)
-            for name, (told, labels) in _LABELS.items()
-        }
-        self._score = Histogram(
-            "onpath_evaluation_score",
-            "Scores of checks, from 0 to 1",
-            ["workflow", "evaluation"],
-            buckets=SCORE_BOUNDARIES,
-            registry=registry,
-        )
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], int] = time.time_ns) -> None:
+        """`clock` gives nanoseconds since the Unix epoch."""
+        self._sums = Sums()
+        self._clock = clock
+        registry.register(self)
 
     def export(self, outcome: Outcome) -> None:
-        for point in outcome.points:
-            self._count(point)
+        if outcome.points:
+            self._sums.add(outcome.points, self._clock())
 
-    def _count(self, point: Point) -> None:
-        exemplar = {"trace_id": point.trace_id, "span_id": point.span_id}
-        if point.instrument == "onpath.evaluation.score":
-            self._score.labels(**point.attributes).observe(point.value, exemplar)
-        else:
-            self._counters[point.instrument].labels(**point.attributes).inc(point.value, exemplar)
+    def describe(self) -> Iterable[Metric]:
+        return [_family(instrument) for instrument in _LABELS]
+
+    def collect(self) -> Iterator[Metric]:
+        found = dict(self._sums.by_instrument())
+        for instrument in _LABELS:
+            family = _family(instrument)
+            for series in found.get(instrument, ()):
+                _add(family, series)
+            yield family
+
+
+def _family(instrument: Instrument) -> Any:
+    kind = HistogramMetricFamily if instrument == SCORE else CounterMetricFamily
+    return kind(instrument.replace(".", "_"), DESCRIPTIONS[instrument], labels=_LABELS[instrument])
+
+
+def _add(family: Any, series: Series) -> None:
+    labels = [series.attributes[name] for name in _LABELS[series.instrument]]
+    made = series.made_ns / 1e9
+    if not isinstance(series, Scores):
+        family.add_metric(labels, series.value, made, exemplar=_exemplar(series.exemplar))
+        return
+    buckets = zip(_BOUNDS, accumulate(series.counts), map(_exemplar, series.exemplars), strict=True)
+    family.add_metric(labels, list(buckets), series.value)
+    family.add_sample(f"{family.name}_created", dict(series.attributes), made)
+
+
+def _exemplar(last: Exemplar | None) -> PrometheusExemplar | None:
+    if last is None:
+        return None
+    point, at_ns = last
+    ids = {"trace_id": point.trace_id, "span_id": point.span_id}
+    return PrometheusExemplar(ids, float(point.value), at_ns / 1e9)
