@@ -36,7 +36,7 @@ def configured(folder: Path, base_url: str, **more: str) -> tuple[Path, Path]:
     policy, config = folder / "policy.yaml", folder / "onpath.yaml"
     policy.write_text(POLICY, encoding="utf-8")
     settings = {"base_url": base_url, "model": "judge-1", **more}
-    config.write_text(json.dumps({"judge": settings, "shutdown_timeout": "5s"}), encoding="utf-8")
+    config.write_text(json.dumps({"judge": settings, "shutdown_timeout": "20s"}), encoding="utf-8")
     return policy, config
 
 
