@@ -85,7 +85,13 @@ def test_spans_named_by_templates() -> None:
     )
     own = span(
         "running tool {tool}",
-        {"tool": "pay", "args": '{"n": 2}', "result": "ok", "tool_call_id": "c2"},
+        {
+            "logfire.msg_template": "running tool {tool}",
+            "tool": "pay",
+            "args": '{"n": 2}',
+            "result": "ok",
+            "tool_call_id": "c2",
+        },
         at=(6, 9),
         under=agent,
     )

@@ -51,7 +51,8 @@ class Family:
     `named`: for the instrumentation scopes in `scopes`, and span names whose first word is in `words`, a role by span
     name, asked only when no attribute gave one.
     `placeholders`: attribute key to a test that is true for a span that stands for nothing that happened.
-    `facts`: fact to keys and how to read each, best key first; the empty key is for `Flattened` alone.
+    `facts`: fact to keys and how to read each, best key first; the empty key is for `Flattened` alone. A key that is a
+    plain word is read by an `Own`.
     `usage`: flat keys to metric names; `usage_json`: keys that hold a whole usage object.
     `events`: names of span events and log records that carry messages: attributes and body of one -> messages given to
     the model or put out by it.
@@ -151,6 +152,24 @@ def outcome(failed: tuple[str, ...], fine: tuple[str, ...], message_key: str | N
 def messages(value: Any, _: Attributes) -> Any:
     """A list of messages."""
     return readable_messages(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Reads a key that is a plain word, and so may be anybody's, only on spans that show that they are the family's.
+
+    `marks`: attributes that the family writes, one of which must be there; `test`, where given, must hold, too.
+    """
+
+    read: Reader
+    marks: frozenset[str]
+    test: Callable[[Attributes], bool] | None = None
+
+    def __call__(self, value: Any, attributes: Attributes) -> Any:
+        return self.read(value, attributes) if self.applies(attributes) else NOT_CAPTURED
+
+    def applies(self, attributes: Attributes) -> bool:
+        return not self.marks.isdisjoint(attributes) and (self.test is None or self.test(attributes))
 
 
 @dataclass(frozen=True, slots=True)

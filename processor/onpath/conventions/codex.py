@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onpath.conventions import base
-from onpath.conventions.base import Family, Role
-from onpath.model import Attributes, Span
+from onpath.conventions.base import Family, Own, Role
+from onpath.model import NOT_CAPTURED, Attributes, Span
 
 _TURN: Final = "codex.turn.token_usage."
+_MARKS: Final = frozenset({_TURN + "total_tokens", _TURN + "input_tokens", "turn.id", "conversation.id"})
 _MS: Final = 1_000_000
 
 
@@ -19,6 +20,11 @@ def _turn(_: Any, span: Span) -> Role | None:
 
 def _response(_: Any, span: Span) -> Role | None:
     return "llm" if span.name == "handle_responses" else None
+
+
+def _thread(value: Any, _: Attributes) -> Any:
+    """The conversation; a number under this key is the operating system's thread."""
+    return value if isinstance(value, str) and value else NOT_CAPTURED
 
 
 def _call(attributes: Attributes, body: Any) -> Mapping[str, Any] | None:
@@ -49,6 +55,9 @@ _KEYS: Final = {
 FAMILY: Final = Family(
     name="codex",
     roles={_TURN + "total_tokens": _turn, _TURN + "input_tokens": _turn, "gen_ai.usage.input_tokens": _response},
-    facts={"session": {"conversation.id": base.text, "thread.id": base.text}, "model": {"slug": base.text}},
+    facts={
+        "session": {"conversation.id": base.text, "thread.id": Own(_thread, _MARKS)},
+        "model": {"slug": Own(base.text, _MARKS)},
+    },
     calls={"codex.tool_result": _call},
 )

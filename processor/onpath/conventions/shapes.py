@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from onpath.conventions.base import GENERIC, Fact, Flattened, Role, RoleReader, UsageReader
+from onpath.conventions.base import GENERIC, Fact, Flattened, Own, Role, RoleReader, UsageReader
 from onpath.conventions.table import (
     MARKERS,
     NAMED,
@@ -28,7 +28,8 @@ from onpath.conventions.table import (
 from onpath.model import Attributes, Span
 from onpath.usage import canonical
 
-_KNOWN: Final = frozenset((*MARKERS, *PLACEHOLDERS, *SOURCES, *USAGE, *(key for key, _ in USAGE_JSON))) - {""}
+_MARKS: Final = [m for found in SOURCES.values() for _, (_, _, r) in found if isinstance(r, Own) for m in r.marks]
+_KNOWN: Final = frozenset((*MARKERS, *PLACEHOLDERS, *SOURCES, *USAGE, *_MARKS, *(key for key, _ in USAGE_JSON))) - {""}
 _FLATTENED: Final = tuple(r.prefix + "." for _, (_, _, r) in SOURCES[""] if isinstance(r, Flattened))
 
 
@@ -78,6 +79,8 @@ def _shape(keys: tuple[str, ...]) -> Shape:
     sources: dict[Fact, list[Source]] = {}
     for key in keys:
         for fact, source in SOURCES.get(key, ()):
+            if isinstance(source.reader, Own) and source.reader.marks.isdisjoint(keys):
+                continue
             sources.setdefault(fact, []).append(source)
     return Shape(
         keys=keys,

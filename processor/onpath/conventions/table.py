@@ -34,6 +34,7 @@ from onpath.conventions.base import (
     Fact,
     Family,
     Flattened,
+    Own,
     Reader,
     Role,
     RoleReader,
@@ -146,13 +147,21 @@ def explain(claim: Claim, span: Span) -> str:
 
 
 _READ: Final = frozenset(
-    [k for readers in READERS.values() for k, _ in readers] + [k for k, _ in USAGE_JSON] + [*USAGE, *MARKERS]
+    [k for readers in READERS.values() for k, r in readers if not isinstance(r, Own)]
+    + [k for k, _ in USAGE_JSON]
+    + [*USAGE, *MARKERS]
 )
 
 
 def unread(span: Span) -> tuple[str, ...]:
     """Keys of a span's attributes that no family reads."""
-    return tuple(sorted(k for k in span.attributes if k not in _READ and not k.startswith(_FLAT)))
+    return tuple(sorted(k for k in span.attributes if not _is_read(k, span)))
+
+
+def _is_read(key: str, span: Span) -> bool:
+    if key in _READ or key.startswith(_FLAT):
+        return True
+    return any(isinstance(s.reader, Own) and s.reader.applies(span.attributes) for _, s in SOURCES.get(key, ()))
 
 
 _FLAT: Final = tuple(r.prefix + "." for rs in READERS.values() for _, r in rs if isinstance(r, Flattened))
