@@ -235,6 +235,48 @@ def test_the_table_shows_expected_beside_seen(hostile: Callable[[str], Result]) 
     assert lines[-1] == "2 traces: 1 fail, 1 unknown"
 
 
+def timed(*tools: tuple[str, int, int]) -> dict[str, Any]:
+    """A run whose tools ran from and to these milliseconds."""
+    made = run([])
+    made["resourceSpans"][0]["scopeSpans"][0]["spans"] += [
+        _span(1, i, 1, start, end, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name})
+        for i, (name, start, end) in enumerate(tools, 2)
+    ]
+    return made
+
+
+def test_a_time_line_of_what_should_have_been_parallel(write: Write) -> None:
+    rules = write("p.json", {"workflows": [{"name": "w", "agent": "bot", "parallel!": ["a", "q"]}]})
+    file = write("run.jsonl", timed(("a", 5, 20), ("q", 26, 45)))
+    got = check("--policy", rules, file)
+    assert got.exit_code == 1
+    lines = [" ".join(line.split()) for line in got.stdout.splitlines()]
+    at = lines.index("a a")
+    assert lines[at + 1 : at + 5] == [
+        "~ q q out of place",
+        f"a {'█' * 18}{'·' * 30} 0 to 15 ms",
+        f"q {'·' * 25}{'█' * 23} 21 to 40 ms",
+        "apart by 6 ms",
+    ]
+    assert got.stdout.count("never at the same time") == 1
+
+
+@pytest.mark.parametrize(
+    ("tools", "drawn"),
+    [
+        ([("a", 5, 20), ("b", 20, 30)], "not apart: the last begins when the first one ends"),
+        ([("a", 5, 20), ("b", 22, 22)], "apart by 2 ms"),
+        ([("a", 5, 5), ("b", 5, 5), ("c", 5, 5)], None),  # the run takes one step more: no matter of time
+    ],
+)
+def test_a_time_line_of_a_sequence(write: Write, tools: list[tuple[str, int, int]], drawn: str | None) -> None:
+    rules = write("p.json", {"workflows": [{"name": "w", "agent": "bot", "seq!": [{"parallel!": ["a", "b"]}]}]})
+    got = check("--policy", rules, write("run.jsonl", timed(*tools)))
+    assert got.exit_code == 1
+    assert (drawn or "!") in got.stdout
+    assert ("█" in got.stdout) == (drawn is not None)
+
+
 def test_json_is_one_result_a_line(hostile: Callable[[str], Result]) -> None:
     failed, unknown = map(json.loads, hostile("json").stdout.splitlines())
     assert [failed["verdict"], unknown["verdict"]] == ["fail", "unknown"]

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from onpath.cli.judged import Judged, junit, markdown, sarif, table
 from onpath.cli.text import printable
+from onpath.cli.timeline_view import TimeLine, time_line
 from onpath.evaluate import evaluate
 from onpath.model import Trace
 from onpath.policy.load import PolicyError, load_policy
@@ -117,13 +118,27 @@ def _refuse(ctx: click.Context, message: str) -> NoReturn:
 
 def _judge(traces: Sequence[Trace], policy: Policy, held: dict[str, str], strict: bool) -> Judged:
     results: list[dict[str, Any]] = []
+    time_lines: dict[str, TimeLine] = {}
     unmatched: Counter[str] = Counter()
     now = time.time_ns()
     for trace in traces:
         report = evaluate(trace, policy)
-        results += (result_json(report, result, now) for result in report.results)
+        for result in report.results:
+            told = result_json(report, result, now)
+            results.append(told)
+            for made, evaluation in zip(told["evaluations"], result.evaluations, strict=True):
+                line = time_line(evaluation, result.steps)
+                if line is not None:
+                    time_lines[made["key"]] = line
         unmatched.update(report.unmatched)
-    return Judged(results=results, files=held, unmatched=unmatched, traces=len(traces), strict=strict)
+    return Judged(
+        results=results,
+        files=held,
+        unmatched=unmatched,
+        traces=len(traces),
+        strict=strict,
+        time_lines=time_lines,
+    )
 
 
 def _console() -> Console:

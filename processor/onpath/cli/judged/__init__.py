@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from onpath.cli.timeline_view import TimeLine
+
 ResultJson: TypeAlias = Mapping[str, Any]
 EvaluationJson: TypeAlias = Mapping[str, Any]
 
@@ -27,7 +29,8 @@ class Judged:
     """All results of a run of the command, in order of the traces.
 
     `files`: trace id to the file that holds it, where it came from one. `unmatched`: why workflows gave no result, with
-    counts. With `strict` what is unknown counts as failed.
+    counts. `time_lines`: key of an evaluation to the steps that it wanted to run at the same time. With `strict` what
+    is unknown counts as failed.
     """
 
     results: Sequence[ResultJson]
@@ -35,6 +38,7 @@ class Judged:
     unmatched: Mapping[str, int] = field(default_factory=dict)
     traces: int = 0
     strict: bool = False
+    time_lines: Mapping[str, TimeLine] = field(default_factory=dict)
 
     @property
     def verdicts(self) -> Counter[str]:
@@ -71,6 +75,15 @@ class Judged:
 
 def score_text(score: float | None) -> str:
     return "" if score is None else f"{score:.3g}"
+
+
+def details(evaluation: EvaluationJson) -> list[str]:
+    """The lines of the explanation, of a fail without those that its findings say again."""
+    lines: list[str] = evaluation["explanation"].splitlines()
+    if evaluation["label"] != "fail":
+        return lines
+    said = {line for finding in evaluation["findings"] for line in finding["message"].splitlines()}
+    return [line for line in lines if line.removeprefix("- ") not in said]
 
 
 def what_failed(evaluation: EvaluationJson) -> str:

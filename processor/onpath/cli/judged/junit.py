@@ -6,7 +6,7 @@ import re
 from typing import Final
 from xml.etree import ElementTree
 
-from onpath.cli.judged import EvaluationJson, Judged, ResultJson, score_text, what_failed
+from onpath.cli.judged import EvaluationJson, Judged, ResultJson, details, score_text, what_failed
 from onpath.cli.text import printable
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, `Char`
@@ -60,7 +60,7 @@ def _lines(evaluation: EvaluationJson, file: str | None) -> list[str]:
     score = score_text(evaluation["score"])
     lines = [f"in {file}"] if file else []
     lines += [f"score {score}"] if score else []
-    lines += evaluation["explanation"].splitlines()
+    lines += details(evaluation)
     for finding in evaluation["findings"]:
         spans = f" (span {', '.join(finding['span_ids'])})" if finding["span_ids"] else ""
         lines.append(f"{finding['rule']}: {finding['message']}{spans}")

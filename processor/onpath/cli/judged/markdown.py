@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from onpath.cli.judged import EvaluationJson, Judged, ResultJson, score_text
+from onpath.cli.judged import EvaluationJson, Judged, ResultJson, details, score_text
 from onpath.cli.text import printable
 
 _MARKS: Final = {"pass": "✅ pass", "fail": "❌ fail", "unknown": "❔ unknown"}
@@ -55,7 +55,7 @@ def _place(judged: Judged, result: ResultJson) -> Iterator[str]:
 
 def _evaluation(evaluation: EvaluationJson) -> Iterator[str]:
     yield from (_check(evaluation), "")
-    yield from _block(evaluation["explanation"].splitlines())
+    yield from _block(details(evaluation))
     if evaluation["label"] != "fail":
         return
     for finding in evaluation["findings"]:

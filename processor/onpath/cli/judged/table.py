@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from onpath.cli.judged import EvaluationJson, Judged, ResultJson, score_text
+from onpath.cli.judged import EvaluationJson, Judged, ResultJson, details, score_text
 from onpath.cli.report_view import alignment_table
 from onpath.cli.text import printable
 
@@ -53,17 +53,19 @@ def _details(judged: Judged, result: ResultJson) -> Group:
     file = judged.file_of(result)
     if file:
         place += f", {printable(file)}"
-    blocks = [_evaluation(e) for e in result["evaluations"] if e["label"] != "pass"]
+    blocks = [_evaluation(judged, e) for e in result["evaluations"] if e["label"] != "pass"]
     return Group(head, Text(place, style="dim"), *(_indented(block) for block in blocks))
 
 
-def _evaluation(evaluation: EvaluationJson) -> Group:
+def _evaluation(judged: Judged, evaluation: EvaluationJson) -> Group:
     parts: list[RenderableType] = [_check(evaluation)]
-    parts += [_indented(Text(printable(line))) for line in evaluation["explanation"].splitlines()]
+    parts += [_indented(Text(printable(line))) for line in details(evaluation)]
     if evaluation["label"] == "fail":
         parts += [_indented(_finding(f["message"], f["span_ids"])) for f in evaluation["findings"]]
         if evaluation["alignment"]:
             parts.append(_indented(alignment_table(evaluation["alignment"])))
+        if evaluation["key"] in judged.time_lines:
+            parts.append(_indented(judged.time_lines[evaluation["key"]]))
     return Group(*parts)
 
 
