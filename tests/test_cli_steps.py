@@ -128,6 +128,7 @@ def test_why() -> None:
     result = run(PARALLEL, "--why", step["span_ids"][0].upper())
     assert result.exit_code == 0
     assert "genai: gen_ai.operation.name = 'execute_tool'" in result.stdout
+    assert "  status   ok: gen_ai.tool.status = 'success'" in result.stdout
     assert "gen_ai.event.start_time" in result.stdout  # an attribute that no rule reads
     missing = run(PARALLEL, "--why", "0" * 16)
     assert (missing.exit_code, missing.stdout) == (2, "")
@@ -144,6 +145,8 @@ def test_names_from_outside_are_escaped() -> None:
         }
     )
     shown = run("-", stdin=document).stdout
+    assert "  1 spans" not in shown
+    assert "  1 step  content" in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "evil\\x1b[31m\\u202egnp.exe\\n[bold]x[/bold]" in shown

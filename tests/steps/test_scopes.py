@@ -128,7 +128,9 @@ def test_of_two_tools_around_an_agent_the_one_of_its_name_started_it() -> None:
     inner = agent("billing_agent", (3, 70), outer)
     assert seen(outer, ask, wait, inner, tool("pay", (4, 9), inner))[0][2] == ["tool ask_billing", "tool wait"]
     recognised = recognise(Trace([outer, ask, wait, inner]))
-    assert recognised.why(inner.span_id)[0].outcome == "an agent's scope, started by a tool call"
+    assert recognised.why(inner.span_id)[0].outcome == (
+        f"an agent's scope, started by a tool call, span {ask.span_id} (the tool is named after the agent)"
+    )
 
 
 @pytest.mark.parametrize("name", ["search", "delegate", "billing_report", "pay_billing", "agent", "ask"])
@@ -325,3 +327,27 @@ def test_why() -> None:
     assert "inside a tool call" in recognised.why(inner.span_id)[0].outcome
     assert recognised.why(merged.span_id)[0].role == "dropped"
     assert recognised.why("0" * 16) == ()
+
+
+def test_why_says_what_dropped_a_step_and_what_set_its_status() -> None:
+    root = agent("a", (0, 90))
+    twice = tool("look", (1, 20), root, **{"error.type": 500})
+    again = tool("look", (2, 19), twice)
+    refused = span("claude_code.tool", {"span.type": "tool", "tool_name": "Bash", "decision": "reject"}, at=(30, 40),
+                   under=root)  # fmt: skip
+    loop = llm((41, 60), root)
+    turns = [llm((42, 45), loop), llm((46, 50), loop)]
+    fine = span("execute_tool pay", tool("pay", (0, 1)).attributes, at=(61, 70), under=root, status=(1, ""))
+    recognised = recognise(Trace([root, twice, again, refused, loop, *turns, fine]))
+
+    def told(of: Any) -> tuple[str, str]:
+        (why,) = recognised.why(of.span_id)
+        return why.outcome, why.status
+
+    same = "which recorded the same"
+    assert told(twice) == (f"a step: tool; one with span {again.span_id}, {same}", "error: error.type = 500")
+    assert told(again) == (f"a step: tool; merged into span {twice.span_id}, {same}", "error: error.type = 500")
+    assert told(refused) == ("no step: the call did not run (cancelled)", "cancelled: decision = 'reject'")
+    assert told(loop) == ("no step: holds several model calls, which count", "no step's")
+    assert told(turns[0]) == ("a step: llm", "unset: nothing says how it went")
+    assert told(fine) == ("a step: tool", "ok: span status OK")

@@ -24,7 +24,11 @@ _UNREADABLE = 2
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, one line a scope.")
 @click.option("--group-by", metavar="ATTR", help="Join traces that share this attribute's value (a session).")
-@click.option("--why", metavar="SPAN_ID", help="Say which rule gave this span its role, and what of it was not read.")
+@click.option(
+    "--why",
+    metavar="SPAN_ID",
+    help="Say which rule gave this span its role, what became of it, and what of it was not read.",
+)
 @click.option("--flatten", is_flag=True, help="Put the steps of agents below in place of the agents.")
 @click.pass_context
 def command(
@@ -67,6 +71,7 @@ def show_why(traces: Iterable[Trace], span_id: str) -> int:
         click.echo(f"  role     {why.role}")
         click.echo(f"  rule     {printable(why.rule)}")
         click.echo(f"  outcome  {why.outcome}")
+        click.echo(f"  status   {printable(why.status)}")
         click.echo(f"  unused   {', '.join(map(printable, why.unused)) or 'nothing'}")
     if not found:
         click.echo(f"onpath: no span with the id {printable(span_id)}", err=True)

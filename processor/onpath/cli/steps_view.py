@@ -19,7 +19,7 @@ _STYLES: Final = {"llm": "cyan", "tool": "bold", "agent": "magenta", "span": "di
 def show_trace(trace: Trace, scopes: Sequence[Scope], console: Console | None = None) -> None:
     console = console or Console(highlight=False, soft_wrap=True)
     session = next((s.session for s in scopes if s.session), None)
-    title = f"trace {trace.trace_id}  {len(trace.spans)} spans"
+    title = f"trace {trace.trace_id}  {_counted(len(trace.spans), 'span')}"
     console.print(escape(title + (f"  session {printable(session)}" if session else "")))
     for scope in scopes:
         console.print(_scope(scope))
@@ -28,7 +28,8 @@ def show_trace(trace: Trace, scopes: Sequence[Scope], console: Console | None = 
 def _scope(scope: Scope) -> Tree:
     name = f"agent {printable(scope.agent)}" if scope.agent else "no agent"
     run = ", the run" if scope.run else ""
-    tree = Tree(escape(f"{name}{run}  span {scope.span_id}  {len(scope.steps)} steps  content {scope.content}"))
+    count = _counted(len(scope.steps), "step")
+    tree = Tree(escape(f"{name}{run}  span {scope.span_id}  {count}  content {scope.content}"))
     origin = scope.start_ns
     for group in side_by_side(scope.steps):
         if len(group) == 1:
@@ -38,6 +39,10 @@ def _scope(scope: Scope) -> Tree:
         for step in group:
             branch.add(_line(step, origin))
     return tree
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def side_by_side(steps: Sequence[Step]) -> list[list[Step]]:

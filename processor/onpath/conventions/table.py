@@ -142,8 +142,8 @@ def explain(claim: Claim, span: Span) -> str:
     if not claim.family:
         return "no convention known here"
     if not claim.key:
-        return f"{claim.family}: span name {_short(span.name)} in scope {_short(span.scope_name)}"
-    return f"{claim.family}: {claim.key} = {_short(span.attributes.get(claim.key))}"
+        return f"{claim.family}: span name {shortened(span.name)} in scope {shortened(span.scope_name)}"
+    return f"{claim.family}: {claim.key} = {shortened(span.attributes.get(claim.key))}"
 
 
 _READ: Final = frozenset(
@@ -167,6 +167,7 @@ def _is_read(key: str, span: Span) -> bool:
 _FLAT: Final = tuple(r.prefix + "." for rs in READERS.values() for _, r in rs if isinstance(r, Flattened))
 
 
-def _short(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """A value as it is shown to a person."""
     shown = repr(value[:60] if isinstance(value, str) else value)
     return shown if len(shown) <= 62 else shown[:59] + "..."

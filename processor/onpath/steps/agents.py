@@ -204,14 +204,25 @@ def _caller(node: Node, tools: Sequence[Node], inside: Sequence[Node]) -> Node |
 
 
 def _starts(tool: Node, agent: Node, name: str | None) -> bool:
-    """Whether a tool's name is the agent's, or a link or the call's id joins the two."""
+    return _evidence(tool, agent, name) is not None
+
+
+def _evidence(tool: Node, agent: Node, name: str | None) -> str | None:
+    """What says that a tool call started an agent: the tool's name is the agent's, or a link or an id joins the two."""
     if _names(tool, name):
-        return True
+        return "the tool is named after the agent"
     keys = {span.key for span in tool.spans}
     if any((link.trace_id, link.span_id) in keys for span in agent.spans for link in span.links):
-        return True
+        return "a link names the call"
     call_id = agent.facts.text("call_id")
-    return call_id is not None and call_id == tool.facts.text("call_id")
+    return "both bear the call's id" if call_id is not None and call_id == tool.facts.text("call_id") else None
+
+
+def what_joins(tool: Node, agent: Node) -> str:
+    """Why an agent directly below a tool call stands there, in words."""
+    if any(span.parent_key in {s.key for s in tool.spans} for span in agent.spans):
+        return "below it"
+    return _evidence(tool, agent, _agent_of(agent)) or ("hands a task on" if _delegates(tool) else "below it")
 
 
 def _delegates(tool: Node) -> bool:

@@ -7,10 +7,9 @@ demand. Everything but the scopes is done once, when the trace is recognised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from onpath.conventions.shapes import claim_of
-from onpath.conventions.table import Claim, explain, unread
+from onpath.conventions.table import Claim
 from onpath.model import LogRecord, Span, Trace
 from onpath.steps.agents import settle_agents
 from onpath.steps.calls import merge_model_calls, merge_tool_calls
@@ -19,17 +18,7 @@ from onpath.steps.model import Nested, Scope
 from onpath.steps.scopes import ScopeMaker
 from onpath.steps.sessions import session_of
 from onpath.steps.tree import Node, grow
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """Why a span is what it is: its role and the rule, what became of it, and its attributes that no rule reads."""
-
-    span: Span
-    role: str
-    rule: str
-    outcome: str
-    unused: tuple[str, ...]
+from onpath.steps.why import Why, why
 
 
 class Recognition:
@@ -46,8 +35,8 @@ class Recognition:
         nodes = merge_model_calls(merge_tool_calls(grown, trace), trace)
         self._nodes: list[Node] = settle_agents(nodes, trace, self._claims, logs)
         session = trace.session or session_of(trace.spans)
-        smeared = _smeared(self._nodes)
-        self._maker = ScopeMaker(trace, self._nodes, self._claims, logs, smeared, session)
+        self._smeared = _smeared(self._nodes)
+        self._maker = ScopeMaker(trace, self._nodes, self._claims, logs, self._smeared, session)
 
     def scopes(self, nested: Nested = "agents_as_steps", spans: Sequence[str] = ()) -> tuple[Scope, ...]:
         """All scopes, exactly one of them with `run` set; `spans` are globs on names of other spans that count, too."""
@@ -67,25 +56,10 @@ class Recognition:
     def why(self, span_id: str) -> tuple[Why, ...]:
         """Why the spans with an id are what they are; none for an id that is not in the trace."""
         return tuple(
-            Why(span, self._claims[span].role, explain(self._claims[span], span), self._outcome(span), unread(span))
+            why(span, self._claims[span], self._nodes, self._smeared, self._maker.is_step)
             for span in self.trace.spans
             if span.span_id == span_id
         )
-
-    def _outcome(self, span: Span) -> str:
-        if self._claims[span].role == "dropped":
-            return "a placeholder, left out"
-        node = next((n for n in self._nodes if span in n.spans), None)
-        if node is None:
-            return "no step"
-        others = [s.span_id for s in node.spans if s is not span]
-        beside = f", one with {', '.join(others)}" if others else ""
-        inside = any(a.kind == "tool" for a in node.above())
-        if node.kind == "agent":
-            return f"an agent's scope{', started by a tool call' if inside else ''}{beside}"
-        if not self._maker.is_step(node):
-            return f"inside a tool call, so no step of a scope above{beside}"
-        return f"a step: {node.kind}{beside}"
 
 
 def recognise(trace: Trace) -> Recognition:
