@@ -42,6 +42,9 @@ def _arguments(value: Any, attributes: Attributes) -> Any:
     """The input of a tool span; a scalar is JSON where its MIME type says so."""
     if attributes.get("input.mime_type") == "application/json":
         value = decode_json(value)
+    held = decode(value)
+    if isinstance(held, dict) and held.keys() == {"input", "options"} and not held["options"]:
+        value = held["input"]  # BeeAI
     return base.invocation(value, attributes)
 
 

@@ -67,7 +67,9 @@ def _key(key: Any) -> str:
 
 
 _HANDLER_INPUTS: Final = frozenset({"inputs", "input_str"})
-_HANDLER_KEYS: Final = frozenset({"inputs", "tags", "metadata", "kwargs"})
+_HANDLER_KEYS: Final = frozenset({"input_str", "inputs", "tags", "metadata", "kwargs"})
+_CALL_KEYS: Final = frozenset({"type", "name", "args"})
+_REQUEST_KEYS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 
 
 def arguments(value: Any) -> Any:
@@ -107,25 +109,32 @@ def _sole(args: list[Any]) -> Any:
 
 
 def _call_arguments(held: Any) -> Any:
+    """What an envelope holds: one has all its own keys and no other, as a tool may name its arguments alike."""
     if not isinstance(held, dict):
         return held
-    keys = set(held)
-    if "input_str" in keys and ("inputs" in keys or "kwargs" in keys):
+    keys = held.keys()
+    if keys <= _HANDLER_KEYS and "input_str" in keys and ("inputs" in keys or "kwargs" in keys):
         inputs = held.get("inputs")
         return inputs if isinstance(inputs, dict) else literal(held["input_str"])
-    if keys == {"inputs"} or (keys <= _HANDLER_KEYS and isinstance(held.get("inputs"), dict)):
+    if keys == {"inputs"}:
         return literal(held["inputs"])
+    if keys <= _HANDLER_KEYS and isinstance(held.get("inputs"), dict) and isinstance(held.get("tags"), list):
+        return held["inputs"]
     if keys == {"input"} and isinstance(held["input"], str) and isinstance(inner := decode(held["input"]), dict):
         return inner  # LangChain's callbacks give a tool's arguments as one JSON text
-    if keys == {"input", "options"} and isinstance(held["input"], dict):
-        return held["input"]  # BeeAI
-    if held.get("type") == "tool_call" and "args" in keys:
+    if held.get("type") == "tool_call" and _CALL_KEYS <= keys <= _CALL_KEYS | {"id"}:
         return literal(held["args"])
-    if isinstance(held.get("toolUse"), dict) and len(keys) == 1:
-        return literal(held["toolUse"].get("input"))
-    if held.get("method") == "tools/call" and isinstance(held.get("params"), dict):
-        return literal(held["params"].get("arguments", {}))
-    if "arguments" in keys and keys <= {"name", "arguments", "_meta"} and isinstance(held["arguments"], dict):
+    return _protocol_arguments(held)
+
+
+def _protocol_arguments(held: dict[str, Any]) -> Any:
+    """Out of a request of Bedrock's or MCP's."""
+    keys, used, params = held.keys(), held.get("toolUse"), held.get("params")
+    if keys == {"toolUse"} and isinstance(used, dict) and "toolUseId" in used:
+        return literal(used.get("input"))
+    if held.get("method") == "tools/call" and keys <= _REQUEST_KEYS and isinstance(params, dict):
+        return literal(params.get("arguments", {}))
+    if keys == {"name", "arguments", "_meta"} and isinstance(held["arguments"], dict):
         return held["arguments"]
     return held
 
