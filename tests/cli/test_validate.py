@@ -43,8 +43,8 @@ SAID = """\
 1 workflow, policy FINGERPRINT
 
 refund: KYC before money moves
-  Applies to traces with service refund-*, root span POST /refunds*, agent refund taking part, tenant = eu-*, a \
-fitting x and a fitting input, 0.5 of them.
+  Applies to traces with service refund-*, root span POST /refunds*, agent refund taking part, tenant = eu-*, \
+attribute x that is 1 and an input that contains "refund", half of them.
   Judges each scope of agent refund; the steps of agents below count in their place.
   Spans named db.* or cache.* count as steps, too.
   Never counts get_time and log.

@@ -9,16 +9,18 @@ import pytest
 from inline_snapshot import snapshot
 
 from onpath.policy.flow import load_flow
+from onpath.policy.load import load_data
 from onpath.policy.problems import Problems
+from onpath.policy.summary import summary
 from onpath.policy.words import describe
 
 
-def said(entry: dict[str, Any]) -> list[str]:
+def said(entry: dict[str, Any], agent: str | None = None) -> list[str]:
     """Lines of a hundred characters."""
     problems = Problems()
     checks = load_flow(entry, problems)
     assert not problems.errors
-    return [line for check in checks for sentence in describe(check) for line in wrap(sentence, 100)]
+    return [line for check in checks for sentence in describe(check, agent) for line in wrap(sentence, 100)]
 
 
 def test_a_sequence() -> None:
@@ -75,7 +77,36 @@ def test_values() -> None:
     )
     options = {"eq!": {"value": "A", "transform": ["trim", "lowercase"], "negate": True}}
     assert said({"output": options, "error": {"not_null!": False}}) == snapshot(
-        ['the run\'s output is not "A" (after trim, lowercase).', "the run's error is null."]
+        ['the run\'s output is not "a" (after trim, lowercase).', "the run's error is null."]
+    )
+
+
+def test_values_of_an_agent() -> None:
+    assert said({"elapsed": {"lt!": 5}}, "refund") == snapshot(["each refund run's elapsed is less than 5 ms."])
+    options = {"contains_any!": {"value": [" A"], "transform": "trim"}, "not_starts_with!": {"value": "x "}}
+    assert said({"output": {**options, "ends_with!": {"value": " y ", "transform": "trim"}}}) == snapshot(
+        [
+            'the run\'s output contains one of ["A"] (after trim), does not start with "x " and ends with "y"',
+            "(after trim).",
+        ]
+    )
+
+
+def test_which_traces() -> None:
+    workflow = {
+        "name": "x",
+        "sample": 0.1,
+        "match": {
+            "attributes": {"tenant": {"not_eq!": "test"}, "plan": {"a": {"b": {"gt!": 5}}}},
+            "input": {"contains!": "q", "ends_with!": "?"},
+        },
+        "seq!": ["a"],
+    }
+    assert wrap(list(summary(load_data({"workflows": [workflow]})))[3].strip(), 100) == snapshot(
+        [
+            'Applies to traces with attribute tenant that is not "test", attribute plan whose a.b is more than 5',
+            'and an input that contains "q" and ends with "?", 10% of them.',
+        ]
     )
 
 

@@ -52,8 +52,8 @@ p.yaml:3:28: /defaults/sample: expected a number of at most 1, got 2
 p.yaml:6:13: /workflows/0/match/servce: this key is not known; did you mean `service`?
 p.yaml:6:53: /workflows/0/match/attributes/tenant/patern!: no validator is named `patern!`; did you mean `pattern!`?
 p.yaml:6:72: /workflows/0/match/input: expected a mapping of validators and parts; this one is empty
-p.yaml:7:5: /workflows/0/agnet: expected a mapping with input, output, elapsed, usage, status, error, attempt; did you \
-mean `agent`?
+p.yaml:7:5: /workflows/0/agnet: this key is not known, and was taken for the name of a step: expected a mapping with \
+input, output, elapsed, usage, status, error, attempt; did you mean `agent`?
 p.yaml:8:5: /workflows/0/nested: expected 'agents_as_steps' or 'flatten', got "flat"
 p.yaml:9:5: /workflows/0/spans: expected a list, got text
 p.yaml:10:24: /workflows/0/ignore/1: expected text, got a number
@@ -124,6 +124,17 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
         ("seq!: [a]\nadherance: {expected_steps: [a]}",
          "p.yaml:2:13: /adherance/expected_steps: `expected_steps` can't stand here: expected a mapping with input, "
          "output, elapsed, usage, status, error, attempt; did you mean `adherence`?"),
+        ("seq!: [a]\nfoo: bar",
+         "p.yaml:2:1: /foo: this key is not known, and was taken for the name of a step: expected a mapping with "
+         "input, output, elapsed, usage, status, error, attempt"),
+        ("id: x\nsteps: [{tool: a}]",
+         "p.yaml:1:1: /id: this key is not known, and was taken for the name of a step: expected a mapping with "
+         "input, output, elapsed, usage, status, error, attempt; `id` of a plan belongs under `plan!`\n"
+         "p.yaml:2:10: /steps/0/tool: `tool` can't stand here: expected a mapping with input, output, elapsed, usage, "
+         "status, error, attempt; `steps` of a plan belongs under `plan!`"),
+        ("- expected_steps: [a]",
+         "p.yaml:1:20: /0/expected_steps/0: expected a mapping with input, output, elapsed, usage, status, error, "
+         "attempt; `expected_steps` belongs under `adherence`"),
         ("- seq!: [a]\n  params: {prompt: [x]}",
          "p.yaml:2:12: /0/params/prompt: expected text, got a list; an entry whose prompt is no text says by `match` "
          "what it is for"),

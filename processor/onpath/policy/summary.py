@@ -5,14 +5,17 @@ Sentences for plans and flow patterns are made beside their loaders; those for e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from onpath.globs import Glob
 from onpath.policy.model import Check, Match, Policy, Workflow
 from onpath.policy.plan import describe as describe_plan
 from onpath.policy.words import describe as describe_flow
+from onpath.policy.words import that_fits
 from onpath.validators.adherence import Adherence
 from onpath.validators.plan.validator import PlanValidator
+from onpath.values.tree import Holds
 
 
 def summary(policy: Policy) -> Iterator[str]:
@@ -37,24 +40,24 @@ def _workflow(workflow: Workflow) -> Iterator[str]:
     if workflow.capture_content:
         yield "  Argument and result values may stand in the results."
     for check in workflow.checks:
-        yield from _check(check)
+        yield from _check(check, workflow.agent)
 
 
-def _check(check: Check) -> Iterator[str]:
+def _check(check: Check, agent: str | None) -> Iterator[str]:
     name = check.evaluation_names[0]
-    sentences = list(describe(check))
+    sentences = list(describe(check, agent))
     yield f"  - {name}: {sentences[0]}"
     for sentence in sentences[1:]:
         yield f"    {sentence}"
 
 
-def describe(check: Check) -> Sequence[str]:
-    """What a check asks, a sentence at a time."""
+def describe(check: Check, agent: str | None = None) -> Sequence[str]:
+    """What a check asks, a sentence at a time; `agent` is the workflow's."""
     if isinstance(check.validator, Adherence):
         return list(_adherence(check.validator))
     if isinstance(check.validator, PlanValidator):
         return describe_plan(check.validator.plan)
-    return describe_flow(check)
+    return describe_flow(check, agent)
 
 
 def applies_to(match: Match) -> str:
@@ -71,14 +74,21 @@ def applies_to(match: Match) -> str:
     if match.agent is not None:
         parts.append(f"agent {match.agent} taking part")
     for key, wanted in match.attributes.items():
-        parts.append(f"{key} = {wanted.pattern}" if isinstance(wanted, Glob) else f"a fitting {key}")
+        parts.append(f"{key} = {wanted.pattern}" if isinstance(wanted, Glob) else _fitting(f"attribute {key}", wanted))
     if match.input is not None:
-        parts.append("a fitting input")
+        parts.append(_fitting("an input", match.input))
     return f"traces with {all_of(parts)}" if parts else "every trace"
 
 
+def _fitting(name: str, wanted: Callable[[Any], bool]) -> str:
+    """A value, with what its tree asks of it."""
+    return f"{name} {that_fits(wanted.tree)}" if isinstance(wanted, Holds) else f"{name} that fits"
+
+
 def _share(sample: float) -> str:
-    return "" if sample == 1 else f", {sample:.4g} of them"
+    if sample == 1:
+        return ""
+    return ", half of them" if sample == 0.5 else f", {100 * sample:.4g}% of them" if sample else ", none of them"
 
 
 def _scope(agent: str | None) -> str:

@@ -19,6 +19,7 @@ from onpath.validators.sequence import Sequential
 from onpath.validators.value_checks import ScopeValues, StepValues
 from onpath.values.checks import JudgeCheck, ValueCheck
 from onpath.values.dates import instant
+from onpath.values.text import transformed
 from onpath.values.tree import Leaf, Tree
 
 # What holds, and what holds when it is negated; `{}` is the argument.
@@ -53,11 +54,13 @@ _OF_DATES: Final = {
     "lte": ("is {} or earlier", "is later than {}"),
 }
 _UNITS: Final = {"elapsed": " ms"}
+_TRANSFORMED: Final = ("eq", "contains", "starts_with", "ends_with")  # whose argument is transformed as the value is
+_SEVERAL: Final = ("contains_all", "contains_any")
 _FLAGS: Final = ("null", "not_null", "json", "email")
 
 
-def describe(check: Check) -> list[str]:
-    """What a check asks, a sentence at a time."""
+def describe(check: Check, agent: str | None = None) -> list[str]:
+    """What a check asks, a sentence at a time; `agent` is the workflow's, if each of its scopes is judged."""
     validator = check.validator
     if isinstance(validator, Sequential):
         return [_sequence(validator.items), *_judged(_trees(validator.items))]
@@ -67,7 +70,8 @@ def describe(check: Check) -> list[str]:
         said = f"there is a step {_name(validator.name)}, and for every one {_values(validator.tree)}."
         return [said, *_judged([validator.tree])]
     if isinstance(validator, ScopeValues):
-        return [f"the run's {_values(validator.tree)}.", *_judged([validator.tree])]
+        whose = "the run's" if agent is None else f"each {agent} run's"
+        return [f"{whose} {_values(validator.tree)}.", *_judged([validator.tree])]
     raise TypeError(f"{check.key} is no check of steps or values")
 
 
@@ -158,6 +162,16 @@ def _values(tree: Tree) -> str:
     return _joined([f"{path} {_joined(verbs, 'and')}" for path, verbs in asked.items()], "and")
 
 
+def that_fits(tree: Tree) -> str:
+    """What is asked of a value, behind its name: `that is "x"`, `whose a.b is 5`."""
+    asked: dict[str, list[str]] = {}
+    for leaf in tree.leaves:
+        asked.setdefault(".".join(leaf.path), []).append(_verb(leaf))
+    return _joined(
+        [f"{f'whose {path}' if path else 'that'} {_joined(verbs, 'and')}" for path, verbs in asked.items()], "and"
+    )
+
+
 def _verb(leaf: Leaf) -> str:
     check = leaf.check
     base, negated = _base(check.key)
@@ -171,9 +185,17 @@ def _verb(leaf: Leaf) -> str:
         base, negated = "null", not negated
     dated = isinstance(argument, str) and base in _OF_DATES and instant(argument) is not None
     verb = (_OF_DATES if dated else _VERBS)[base][negated]
-    shown = verb.format(_argument(argument) + _UNITS.get(leaf.path[0] if leaf.path else "", ""))
     transforms = check.transforms if isinstance(check, ValueCheck | JudgeCheck) else ()
+    compared = _compared(base, argument, transforms)
+    shown = verb.format(_argument(compared) + _UNITS.get(leaf.path[0] if leaf.path else "", ""))
     return shown + (f" (after {', '.join(transforms)})" if transforms else "")
+
+
+def _compared(base: str, argument: Any, transforms: Sequence[str]) -> Any:
+    """The argument as it is compared: texts go through the transforms, too (flow.md section 8)."""
+    if base in _SEVERAL and isinstance(argument, list | tuple):
+        return [transformed(item, transforms) for item in argument]
+    return transformed(argument, transforms) if base in _TRANSFORMED else argument
 
 
 def _base(key: str) -> tuple[str, bool]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from onpath.globs import Glob
+from onpath.policy.adherence import AdherenceModel
 from onpath.policy.aliases import check_aliases
 from onpath.policy.asked import OWN, SCOPE_TREES, VALIDATORS, Asked, refuse_equal_names
 from onpath.policy.files import Source, with_contracts
@@ -18,12 +19,15 @@ from onpath.policy.fingerprint import meaning
 from onpath.policy.flow import load_tree
 from onpath.policy.forms import Entry
 from onpath.policy.model import Check, Match, Principal, Workflow
+from onpath.policy.plan_short import PlanModel
 from onpath.policy.problems import Problems, pointer
 from onpath.policy.schema import MatchModel, PrincipalModel, WorkflowModel, kind_of, suggestion, validate
 from onpath.validators.adherence import Adherence
 
 Predicate: TypeAlias = Callable[[Any], bool]
 
+_OF_ADHERENCE: Final = frozenset(AdherenceModel.model_fields)
+_OF_PLANS: Final = frozenset(PlanModel.model_fields)
 _ASKED: Final = (*VALIDATORS, *SCOPE_TREES, "checks")
 
 
@@ -135,6 +139,19 @@ def _warn_of_ignored(model: WorkflowModel, checks: tuple[Check, ...], problems: 
             problems.warn("/ignore", f"`{name}` is ignored, so the adherence check that names it never sees it")
 
 
+def _is_taken_for_a_step(key: object) -> bool:
+    return isinstance(key, str) and key not in OWN and key not in _ASKED and not key.endswith("!")
+
+
+def _belongs(key: str, raw: Mapping[str, Any]) -> str:
+    """Where a key that is known elsewhere belongs."""
+    if key in _OF_ADHERENCE:
+        return f"; `{key}` belongs under `adherence`"
+    if key in _OF_PLANS and isinstance(raw.get("steps"), list) and "plan!" not in raw:
+        return f"; `{key}` of a plan belongs under `plan!`"
+    return ""
+
+
 def _suggest(raw: Mapping[str, Any], problems: Problems) -> None:
     """A key that policy.md doesn't know is a step's name; one that is like a key that it knows may be that misspelt."""
     hints = {
@@ -142,11 +159,15 @@ def _suggest(raw: Mapping[str, Any], problems: Problems) -> None:
         for key in raw
         if key not in OWN and key not in _ASKED and (hint := suggestion(key, (*OWN, *_ASKED), 0.75))
     }
+    unknown = {pointer(key): key for key in raw if _is_taken_for_a_step(key)}
     for index, problem in enumerate(problems.errors):
-        for at, hint in hints.items():
-            here = problem.pointer == at or problem.pointer.startswith(at + "/")
-            if here and "did you mean" not in problem.message:
-                problems.errors[index] = replace(problem, message=problem.message + hint)
+        at = "/".join(problem.pointer.split("/")[:2])
+        message = problem.message
+        if at in unknown and problem.pointer == at:
+            message = f"this key is not known, and was taken for the name of a step: {message}"
+        if at in unknown and "did you mean" not in message:
+            message += hints.get(at) or _belongs(unknown[at], raw)
+        problems.errors[index] = replace(problem, message=message)
     told = {problem.pointer.split("/")[1] for problem in problems.errors if problem.pointer}
     for at, hint in hints.items():
         if at.removeprefix("/") not in told:
