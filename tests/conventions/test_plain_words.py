@@ -10,7 +10,7 @@ import pytest
 from onpath.cli.steps import scope_line
 from onpath.conventions.base import Own
 from onpath.conventions.table import READERS
-from onpath.model import Trace
+from onpath.model import NOT_CAPTURED, Trace
 from onpath.steps import recognise
 from tests.conventions.build import only, run_scope, shown, span
 
@@ -76,3 +76,8 @@ def test_names_that_a_template_does_not_show() -> None:
     call = {"gen_ai.operation.name": "execute_tool", "logfire.msg_template": "execute_tool look for {name}"}
     found = run_scope(span("execute_tool look", call | {"name": "alice"}))
     assert shown(found.steps) == ["tool look"]
+
+
+def test_a_programs_own_events_are_no_messages() -> None:
+    step = only(span("chat m", {"gen_ai.operation.name": "chat", "events": '[{"id": 1, "event.name": "click"}]'}))
+    assert (step.input, step.output) == (NOT_CAPTURED, NOT_CAPTURED)

@@ -71,7 +71,7 @@ def _history(side: str) -> base.Reader:
             reader = GENAI.events.get(name) if isinstance(name, str) else None
             if reader is not None:
                 found += [message for direction, message in reader({}, event) if direction == side]
-        return found
+        return found or NOT_CAPTURED  # events of another kind, the program's own, are no messages
 
     return read
 
