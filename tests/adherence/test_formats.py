@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onpath.validators.adherence.formats import FORMATS, Format, extract
+from onpath.validators.adherence.formats import Format, extract
 from onpath.validators.adherence.items import Reader
 from onpath.validators.adherence.names import LONGEST, Names, default_normalise
 
@@ -240,7 +240,7 @@ def test_what_stands_outside_blocks_comes_first() -> None:
     assert steps("```x``` inline\n- Load\n") == ("lines", ["Load"])
 
 
-@pytest.mark.parametrize("only", FORMATS)
+@pytest.mark.parametrize("only", get_args(Format))
 def test_a_pinned_format_is_the_only_one(only: Format) -> None:
     text = '["VALIDATE"]\n# VALIDATE\nStep 1: RESPOND\nLOAD_ALL\n- Save'
     assert steps(text, only=only)[0] == only
@@ -291,7 +291,7 @@ def test_any_text_is_read(text: str) -> None:
     for name in found.names:
         assert 0 < len(name) <= LONGEST
         name.encode()
-    for only in FORMATS:
+    for only in get_args(Format):
         pinned = extract(text, names(*CAPS), only)
         assert pinned.format in (None, only)
         if only == found.format:

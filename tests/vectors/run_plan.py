@@ -26,7 +26,7 @@ from onpath.preflight.reduce import verdict
 from onpath.score import score
 from onpath.validators.plan.calls import in_sequence
 from onpath.validators.plan.compile import check
-from onpath.validators.plan.findings import messages_of
+from onpath.validators.plan.findings import step_message
 from onpath.validators.plan.model import Plan, PlanFault
 from onpath.validators.plan.validator import label_of
 from onpath.validators.plan.verdict import judge
@@ -83,7 +83,8 @@ def _compile(case: dict[str, Any]) -> dict[str, Any]:
 def _judge(case: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     calls = in_sequence(observation(raw) for raw in case["observations"])
     result = judge(plan_of(case, given), calls, complete=case.get("incomplete") is None)
-    return {**result.as_json(), "label": label_of(result).value, "messages": messages_of(result)}
+    ambiguities = [step_message(step) for step in result.steps.values() if step.state == "ambiguous"]
+    return {**result.as_json(), "label": label_of(result).value, "messages": ambiguities}
 
 
 def _equivalent(case: dict[str, Any]) -> dict[str, Any]:

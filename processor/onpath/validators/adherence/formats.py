@@ -28,7 +28,6 @@ from onpath.validators.adherence.items import (
 from onpath.validators.adherence.names import LONGEST, Names
 
 Format: TypeAlias = Literal["json", "headers", "labelled", "caps", "lines"]
-FORMATS: Final[tuple[Format, ...]] = ("json", "headers", "labelled", "caps", "lines")
 
 _HEADER: Final = re.compile(r"^ {0,3}(#{1,6})[^\S\n]+([^\n]*)$", re.MULTILINE)
 # Lines that may begin with a label, to be looked at more closely: few lines do.

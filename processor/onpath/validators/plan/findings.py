@@ -104,11 +104,6 @@ def _values(result: PlanResult, part: CheckResult) -> Iterable[tuple[str, str]]:
             yield pointer.text, "no value"
 
 
-def messages_of(result: PlanResult) -> list[str]:
-    """The messages of the ambiguities."""
-    return [step_message(step) for step in result.steps.values() if step.state == "ambiguous"]
-
-
 def explanation_of(result: PlanResult, findings: Sequence[Finding]) -> str:
     """One line first, then a line for each finding."""
     bound = sum(step.state == "bound" for step in result.steps.values())
