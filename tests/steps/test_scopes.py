@@ -351,3 +351,28 @@ def test_why_says_what_dropped_a_step_and_what_set_its_status() -> None:
     assert told(loop) == ("no step: holds several model calls, which count", "no step's")
     assert told(turns[0]) == ("a step: llm", "unset: nothing says how it went")
     assert told(fine) == ("a step: tool", "ok: span status OK")
+
+
+def served(at: tuple[float, float], query: str | None = None, request: str | None = None, **more: Any) -> Any:
+    """A call as its MCP server recorded it, below a span that was not seen."""
+    attributes = {"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    if query is not None:
+        attributes["gen_ai.tool.call.arguments"] = f'{{"q": "{query}"}}'
+    if request is not None:
+        attributes["jsonrpc.request.id"] = request
+    return span("tools/call look", attributes, at=at, kind=2, parent_id="f" * 15 + str(int(at[0]) % 10), **more)
+
+
+@pytest.mark.parametrize(
+    ("ends", "calls"),
+    [
+        ([served((1, 50), "a", "1"), served((10, 20), "b", "2")], 2),
+        ([served((1, 50)), served((10, 20))], 2),
+        ([tool("look", (0, 60)), served((1, 50))], 1),
+        ([tool("look", (0, 60)), served((1, 50)), served((52, 55))], 2),
+        ([tool("look", (0, 60), **{"gen_ai.tool.call.arguments": {"q": "c"}}), served((1, 50), "a")], 2),
+        ([tool("look", (0, 60), **{"gen_ai.tool.call.arguments": {"q": "c"}}), served((1, 50), "c")], 1),
+    ],
+)
+def test_a_serving_end_whose_parent_was_not_seen(ends: list[Any], calls: int) -> None:
+    assert len(steps(*ends)) == calls

@@ -10,10 +10,12 @@ from collections.abc import Collection, Sequence
 from math import inf
 from typing import Final
 
-from onpath.model import Span, Trace
+from onpath.json_values import equal
+from onpath.model import NOT_CAPTURED, Span, Trace
 from onpath.steps.tree import Node, relink, standing, walk
 
 _SERVER: Final = 2  # OTLP span kind
+_CLIENT: Final = 3
 _SEPARATORS: Final = ("__", ".", "/", ":", "-")
 _NEAREST: Final = 16  # calls under way at the same time that one may belong to
 _NEAR: Final = 4  # spans between a tool's serving end and what received it
@@ -49,11 +51,26 @@ def _take_orphans(nodes: Sequence[Node], trace: Trace) -> None:
         calls = earlier.setdefault(last_part(node.facts.tool_name() or ""), [])
         if node.span in ends:
             fitting = (c for c in reversed(calls[-_NEAREST:]) if c.holds(node))
-            call = next((c for c in fitting if same_tool(c.facts.tool_name(), node.facts.tool_name())), None)
+            call = next((c for c in fitting if _may_serve(c, node)), None)
             if call is not None:
                 call.absorb(node)
                 continue
         calls.append(node)
+
+
+def _may_serve(call: Node, end: Node) -> bool:
+    """Whether nothing says that a serving end is another call's; of one call there is one end at most."""
+    if not same_tool(call.facts.tool_name(), end.facts.tool_name()) or any(map(_serves, call.spans)):
+        return False
+    for ids in (call.facts.text("call_id"), end.facts.text("call_id")), (_request_id(call), _request_id(end)):
+        if None not in ids and ids[0] != ids[1]:
+            return False
+    given = call.facts.get("arguments"), end.facts.get("arguments")
+    return any(g is NOT_CAPTURED for g in given) or equal(*given)
+
+
+def _serves(span: Span) -> bool:
+    return span.kind == _SERVER or ("mcp.method.name" in span.attributes and span.kind != _CLIENT)
 
 
 def _take_nested(node: Node) -> None:
