@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onpath.policy.flow import load_flow, load_tree
-from onpath.policy.load import load_text
 from onpath.policy.problems import Problems
 from onpath.validators.parallel import Parallel
 from onpath.validators.sequence import Sequential
+from tests.support.policy_text import load_text
 
 
 def faults(entry: Any) -> list[str]:

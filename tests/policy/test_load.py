@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onpath.globs import Glob
-from onpath.policy.load import PolicyError, load_data, load_policy, load_text
+from onpath.policy.load import PolicyError, load_data, load_policy
 from onpath.policy.model import Match, Policy, Principal
 from tests.conftest import ROOT
+from tests.support.policy_text import load_text
 
 REFUND: dict[str, Any] = {
     "name": "refund",

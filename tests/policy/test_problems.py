@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from onpath.policy.load import PolicyError, load_data, load_policy, load_text
+from onpath.policy.load import PolicyError, load_data, load_policy
 from onpath.policy.problems import Problem, Problems, pointer
+from tests.support.policy_text import load_text
 
 EVERYTHING_WRONG = """\
 version: 1

@@ -8,9 +8,10 @@ from typing import Any
 from onpath.evaluate import evaluate
 from onpath.model import Trace
 from onpath.otlp_json import spans_of
-from onpath.policy.load import PolicyError, load_data, load_text
+from onpath.policy.load import PolicyError, load_data
 from onpath.policy.model import Policy
 from onpath.report import Evaluation, Report, Result
+from tests.support.policy_text import load_text
 
 
 def run(case: dict[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """Policy files -> Policy: the one way in. All is checked before anything runs, all problems are told at once.
 
-Data flow: paths, text or data -> Source (files, yaml) -> entries (forms) -> Workflow and its meaning, one at a time ->
+Data flow: paths or data -> Source (files, yaml) -> entries (forms) -> Workflow and its meaning, one at a time ->
 Policy with a fingerprint over the meanings. Nothing here judges a trace.
 """
 
@@ -19,7 +19,6 @@ from onpath.policy.model import Policy
 from onpath.policy.problems import PolicyError as PolicyError
 from onpath.policy.problems import Problem, Problems
 from onpath.policy.workflow import Loaded, load_workflow
-from onpath.policy.yaml import read_text
 
 
 def load_policy(paths: str | Path | Sequence[str | Path], *, strict_inputs: bool = True) -> Policy:
@@ -35,11 +34,6 @@ def load_policy(paths: str | Path | Sequence[str | Path], *, strict_inputs: bool
         said = "no policy file (*.yaml, *.yml, *.json) is here"
         raise PolicyError(Problem("", said, file=str(path)) for path in paths or ["policy"])
     return _load(sources, strict_inputs)
-
-
-def load_text(text: str, name: str, folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
-    """The policy in a text that lies, or would lie, under the file name `name` in `folder`. Raises PolicyError."""
-    return load_document(read_text(text, name), folder, strict_inputs=strict_inputs)
 
 
 def load_data(data: Any, name: str = "policy", folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
