@@ -9,6 +9,7 @@ The only module that reads a clock.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import time
@@ -48,10 +49,11 @@ from onpath_collector.replay import Replay
 from onpath_collector.reports import Reports, StoreError
 from onpath_collector.security import Certificates, Tokens, Watched, refresh_for_ever
 from onpath_collector.telemetry import Telemetry
-from onpath_collector.workers import Judge, Pool, Threaded
+from onpath_collector.workers import JOBS_AHEAD, Judge, Pool, Threaded
 
 log: Final = logging.getLogger("onpath")
 
+_GARBAGE: Final = 20_000  # objects made between searches for cycles; the parts of the collector make hardly any
 _WATCH: Final = 2.0  # seconds between looks at the policy's files
 _GUARD: Final = {"tls", "bearer_token_files"}  # of a port's settings
 _NAMES: Final = {"grpc": "OTLP/gRPC on", "http": "OTLP/HTTP on", "admin": "admin on"}
@@ -89,7 +91,7 @@ class Service:
             self._judge,
             clock=time.monotonic,
             wall_clock=time.time_ns,
-            parallel=max(1, settings.evaluate.processes) * 4 + (AT_ONCE if isinstance(self._judge, Asking) else 0),
+            parallel=_at_once(settings.evaluate.processes, self._judge),
             queue=settings.evaluate.queue,
             observer=self.telemetry,
             journal=self.journal,
@@ -298,6 +300,18 @@ def _asking(workers: Judge, config: JudgeConfig) -> Judge:
     return Asking(workers, Model(JudgeSettings(**config.model_dump(mode="json"))))
 
 
+def _at_once(processes: int, judge: Judge | None) -> int:
+    """How many releases may be on their way to a verdict: as many as workers take, and those that wait for a model."""
+    return max(1, processes) * JOBS_AHEAD + (AT_ONCE if isinstance(judge, Asking) else 0)
+
+
+def _leave_what_stays_alone() -> None:
+    """What is there after the start is there to stay: looking through it for garbage again and again is for nothing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE, 50, 100)
+
+
 async def serve(settings: Settings, source: PolicySource | None) -> None:
     """Runs a collector until SIGTERM or SIGINT; a third signal ends the process at once; SIGHUP reloads the policy.
 
@@ -316,6 +330,7 @@ async def serve(settings: Settings, source: PolicySource | None) -> None:
     starting = asyncio.create_task(service.start())
     await _first(starting, asked)
     if starting.done():
+        _leave_what_stays_alone()
         await _run(settings, service, starting.result(), asked)
     else:
         starting.cancel()
