@@ -215,3 +215,22 @@ def test_depth_of_messages_is_no_matter() -> None:
     for _ in range(20_000):
         nested = {"content": [nested]}
     assert names(nested) == ["pay"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": {"a": 1}}]},
+        {"role": "user", "parts": [{"type": "tool_call_response", "id": "c1", "result": '{"a": 1}'}]},
+        {"role": "tool", "tool_call_id": "c1", "content": '{"a": 1}'},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": '{"a": 1}'}]},
+        {"type": "function_call_output", "call_id": "c1", "output": '{"a": 1}'},
+        {
+            "llm.input_messages.1.message.tool_call_id": "c1",
+            "llm.input_messages.1.message.content": '{"a": 1}',
+        },
+    ],
+)
+def test_an_answer_gives_the_call_its_output(message: Any) -> None:
+    (step,) = calls_in([tool_calls({"id": "c1", "name": "pay"})], [message])
+    assert (step.status, step.output) == ("ok", {"a": 1})

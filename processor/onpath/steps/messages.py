@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from onpath.conventions.results import open_result
 from onpath.json_values import decoded
 from onpath.steps.model import NOT_CAPTURED, Step, StepStatus, Value
 
@@ -19,6 +20,7 @@ _CONTAINERS: Final = frozenset({"function_call", "content", "parts", "message", 
 _HOLD_MESSAGES: Final = frozenset({"message", "messages", "choices"})  # never prose: a text there is messages as JSON
 _NO_CALLS: Final = frozenset({"user", "system", "developer", "tool"})  # roles
 _ARGUMENTS: Final = ("arguments", "args", "params", "input")
+_ANSWERS: Final = ("response", "result", "output", "content")
 _CALL_IDS: Final = ("id", "call_id", "tool_call_id", "toolCallId")
 # Where each kind of result names the call that it answers.
 _RESULT_IDS: Final[Mapping[str, str]] = {
@@ -46,8 +48,9 @@ def calls_in(output_messages: Sequence[Any], input_messages: Sequence[Any] = ())
     asked.read(output_messages)
     given = _Walk(calls_count=False)
     given.read(input_messages)
-    results = asked.results | {i: asked.results.get(i, False) or failed for i, failed in given.results.items()}
-    return tuple(_step(call, results, asked.approvals) for call in asked.calls)
+    for call_id, answer in given.results.items():
+        asked.answer(call_id, answer)
+    return tuple(_step(call, asked.results, asked.approvals) for call in asked.calls)
 
 
 def readable(messages: Sequence[Any] | None) -> bool:
@@ -82,13 +85,21 @@ class _Call:
     ids: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What became of a call; `value` is as recorded."""
+
+    failed: bool
+    value: Any = NOT_CAPTURED
+
+
 @dataclass(slots=True)
 class _Walk:
-    """What one walk over messages found. `results` maps a call id to whether the call failed."""
+    """What one walk over messages found. `results` maps a call id to what became of the call."""
 
     calls_count: bool
     calls: list[_Call] = field(default_factory=list)
-    results: dict[str, bool] = field(default_factory=dict)
+    results: dict[str, _Answer] = field(default_factory=dict)
     approvals: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
 
@@ -136,9 +147,18 @@ class _Walk:
         key = block or ("tool_call_id" if isinstance(role, str) and role.strip().lower() == "tool" else None)
         if key is not None:
             failed = at.get("is_error") is True or at.get("status") == "error"
+            value = next((at[k] for k in _ANSWERS if k in at), NOT_CAPTURED)
             for call_id in _ids(at, (key,)):
-                self.results[call_id] = self.results.get(call_id, False) or failed
+                self.answer(call_id, _Answer(failed, value))
         return block is not None
+
+    def answer(self, call_id: str, answer: _Answer) -> None:
+        """A failure is never taken back; of several values the first stands, as history repeats it."""
+        known = self.results.get(call_id)
+        if known is not None:
+            value = answer.value if known.value is NOT_CAPTURED else known.value
+            answer = _Answer(known.failed or answer.failed, value)
+        self.results[call_id] = answer
 
     def _flattened(self, at: Mapping[str, Any], calls: bool) -> None:
         """The keys `llm.output_messages.N.message.tool_calls.M.tool_call...` of one object, by N, then M."""
@@ -154,7 +174,8 @@ class _Walk:
                     silent.add(int(match[1]))
             elif _FLAT_RESULT.fullmatch(key) is not None:
                 for call_id in _ids({"id": value}, ("id",)):
-                    self.results.setdefault(call_id, False)
+                    content = at.get(key.removesuffix("tool_call_id") + "content", NOT_CAPTURED)
+                    self.answer(call_id, _Answer(False, content))
         for (message, _), parts in sorted(found.items(), key=lambda item: item[0]):
             if calls and message not in silent:
                 arguments = parts.get("function.arguments", NOT_CAPTURED)
@@ -196,12 +217,22 @@ def _ids(at: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
             yield str(value)
 
 
-def _step(call: _Call, results: Mapping[str, bool], approvals: set[str]) -> Step:
+def _step(call: _Call, results: Mapping[str, _Answer], approvals: set[str]) -> Step:
     answers = [results[i] for i in call.ids if i in results]
     status: StepStatus = "unset"
     if answers:
-        status = "error" if any(answers) else "ok"
+        status = "error" if any(a.failed for a in answers) else "ok"
     elif not approvals.isdisjoint(call.ids):
         status = "awaiting_approval"
     call_id = call.ids[-1] if call.ids else None  # where both are given, `call_id` is what results name, not `id`
-    return Step(kind="tool", name=call.name, input=call.arguments, status=status, call_id=call_id, source="messages")
+    value = next((a.value for a in answers if a.value is not NOT_CAPTURED), NOT_CAPTURED)
+    output = value if value is NOT_CAPTURED else open_result(value).content
+    return Step(
+        kind="tool",
+        name=call.name,
+        input=call.arguments,
+        output=output,
+        status=status,
+        call_id=call_id,
+        source="messages",
+    )
