@@ -65,6 +65,7 @@ def assert_said_once(results: list[Result]) -> None:
     said: dict[tuple[str, int], list[Result]] = defaultdict(list)
     for result in results:
         said[result["trace_id"], result["revision"]].append(result)
-    for again in said.values():
-        kept = [{k: v for k, v in result.items() if k != "judged_at"} for result in again]
-        assert all(result == kept[0] for result in kept), kept
+    for (trace_id, revision), again in said.items():
+        told = {key for result in again for key in result if key != "judged_at" and result[key] != again[0][key]}
+        how = [{key: result[key] for key in told} for result in again]
+        assert not told, f"revision {revision} of {trace_id} was said {len(again)} times, in other words: {how}"

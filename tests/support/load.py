@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -58,18 +59,26 @@ def keys(spans: Iterable[Span]) -> set[SpanKey]:
 
 
 class Load:
-    """`acknowledged` are the spans of requests that were taken, `started` of those that were sent at all."""
+    """`acknowledged` are the spans of requests that were taken. Of every request the first trace may come in two parts:
+    its second tool `late` seconds after the rest."""
 
     def __init__(
-        self, address: str, *, threads: int = 4, traces: int = 5, padding: int = 0, rate: float = 0, root: bool = True
+        self,
+        address: str,
+        *,
+        threads: int = 4,
+        traces: int = 5,
+        padding: int = 0,
+        rate: float = 0,
+        root: bool = True,
+        late: float = 0,
     ) -> None:
         """`rate` bounds the requests a second, all threads together; 0 is as fast as it goes."""
         self.address = address
         self.acknowledged: set[SpanKey] = set()
-        self.started: set[SpanKey] = set()
         self.refused = 0
         self.failures: list[grpc.StatusCode] = []
-        self._traces, self._padding, self._root = traces, padding, root
+        self._traces, self._padding, self._root, self._late = traces, padding, root, late
         self._pause = threads / rate if rate else 0.0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -98,19 +107,27 @@ class Load:
     def _run(self, number: int) -> None:
         draw = random.Random(f"{number} {time.time_ns()}")
         sender = _Sender(self.address)
+        held: deque[tuple[float, Span]] = deque()
         while not self._stopping.is_set():
             began = time.monotonic()
             spans = traces(draw, self._traces, self._padding, root=self._root)
-            with self._lock:
-                self.started |= keys(spans)
-            if self._send(sender, request(spans)):
-                with self._lock:
-                    self.acknowledged |= keys(spans)
+            if self._late:
+                held.append((began + self._late, spans.pop(1)))
+            self._send(sender, spans)
+            while held and held[0][0] <= time.monotonic():
+                self._send(sender, [held.popleft()[1]])
             time.sleep(max(0.0, self._pause - (time.monotonic() - began)))
+        if held:
+            self._send(sender, [span for _, span in held])
         sender.close()
 
-    def _send(self, sender: _Sender, body: bytes) -> bool:
-        """Whether it was taken, at last."""
+    def _send(self, sender: _Sender, spans: list[Span]) -> None:
+        if self._taken(sender, request(spans)):
+            with self._lock:
+                self.acknowledged |= keys(spans)
+
+    def _taken(self, sender: _Sender, body: bytes) -> bool:
+        """Whether it was, at last."""
         patience: float | None = None
         while patience is None or time.monotonic() < patience:
             code = sender.send(body)
