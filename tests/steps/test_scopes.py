@@ -376,3 +376,30 @@ def served(at: tuple[float, float], query: str | None = None, request: str | Non
 )
 def test_a_serving_end_whose_parent_was_not_seen(ends: list[Any], calls: int) -> None:
     assert len(steps(*ends)) == calls
+
+
+def asks(at: float, call_id: str, query: int, given: Any = None) -> Any:
+    part = {"type": "tool_call", "id": call_id, "name": "look", "arguments": {"q": query}}
+    more = {"gen_ai.output.messages": [{"role": "assistant", "parts": [part]}]}
+    if given is not None:
+        answer = {"type": "tool_call_response", "id": given[0], "response": given[1]}
+        more["gen_ai.input.messages"] = [{"role": "tool", "parts": [answer]}]
+    return llm((at, at + 2), **more)
+
+
+def looks(at: float, call_id: str) -> Any:
+    return tool("look", (at, at + 1), **{"gen_ai.tool.call.id": call_id})
+
+
+def test_a_later_message_gives_a_span_the_output_that_it_lost() -> None:
+    spans = [asks(1, "c1", 1), looks(4, "c1"), asks(6, "c2", 2, given=("c1", {"a": 1})), looks(9, "c2")]
+    tools = [(s.input, s.output) for s in steps(*spans) if s.kind == "tool"]
+    assert tools == [({"q": 1}, {"a": 1}), ({"q": 2}, NOT_CAPTURED)]
+
+
+@pytest.mark.parametrize("spans", [True, False])
+def test_an_id_used_again_by_a_later_turn_is_another_call(spans: bool) -> None:
+    parts = [asks(1, "c", 1), asks(6, "c", 2, given=("c", "x"))]
+    parts += [looks(4, "c"), looks(9, "c")] if spans else []
+    tools = [(s.input, s.output) for s in steps(*parts) if s.kind == "tool"]
+    assert tools == [({"q": 1}, NOT_CAPTURED), ({"q": 2}, NOT_CAPTURED)]

@@ -67,21 +67,30 @@ def recorded(calls: Sequence[Facts], fact: Fact) -> CallMessages | None:
 
 
 def asked_for(calls: Sequence[Facts], *, results: bool) -> list[tuple[int, Step]]:
-    """Calls that model calls asked for, each with the number of the model call; `results` looks for their outcome."""
+    """Calls that model calls asked for, each with the number of the model call; `results` looks for their outcome.
+
+    An id that a later model call gives to another call is told from history that is repeated by what was asked for;
+    which of the calls a result answers is not known then.
+    """
     outputs = [_list(facts.get("output_messages")) for facts in calls]
     placed: list[tuple[int, Step]] = []
-    seen: set[str] = set()
+    seen: dict[str, Step] = {}  # the latest of each id
+    reused: set[str] = set()
     for number, output in enumerate(outputs):
         for call in calls_in(output) if output else ():
             if call.call_id is not None:
-                if call.call_id in seen:
-                    continue
-                seen.add(call.call_id)
+                before = seen.get(call.call_id)
+                if before is not None:
+                    if before.name == call.name and _agree(before.input, call.input):
+                        continue
+                    reused.add(call.call_id)
+                seen[call.call_id] = call
             placed.append((number, call))
     if not results or not seen:
         return placed
     known = {step.call_id: step for step in _with_results(outputs, calls)}
-    return [(number, known.get(step.call_id, step) if step.call_id else step) for number, step in placed]
+    own = {None, *reused}
+    return [(n, step if step.call_id in own else known.get(step.call_id, step)) for n, step in placed]
 
 
 def _with_results(outputs: Sequence[Any], calls: Sequence[Facts]) -> Sequence[Step]:
@@ -146,7 +155,12 @@ def _is_of(step: Step, call: Step) -> bool:
 
 
 def needs_repair(step: Step) -> bool:
-    return step.call_id is None or step.name is None or not isinstance(step.input, Mapping)
+    return step.call_id is None or step.name is None or not isinstance(step.input, Mapping) or lacks_output(step)
+
+
+def lacks_output(step: Step) -> bool:
+    """Whether messages may tell what a call gave back that its span didn't record; a failed one gave nothing."""
+    return step.output is NOT_CAPTURED and step.status != "error"
 
 
 def repaired(
@@ -160,16 +174,28 @@ def repaired(
     """
     if not asked:
         return [(step, None) for step in steps]
-    by_id = {call.call_id: (number, call) for number, call in asked if call.call_id is not None}
-    taken = {id(by_id[s.call_id][1]) for s in steps if s.call_id in by_id}
+    by_id: dict[str, list[tuple[int, Step]]] = {}
+    for entry in asked:
+        if entry[1].call_id is not None:
+            by_id.setdefault(entry[1].call_id, []).append(entry)
+    matches = [_latest(by_id.get(step.call_id or "", []), step, starts) for step in steps]
+    taken = {id(match[1]) for match in matches if match is not None}
     by_name = _ByName(asked, taken, starts)
     found: list[tuple[Step, int | None]] = []
-    for step in steps:
-        match = by_id.get(step.call_id) if step.call_id is not None else None
+    for step, match in zip(steps, matches, strict=True):
         if match is None and step.name is not None:
             match = by_name.take(step)
         found.append((step, None) if match is None else (_mend(step, match[1]), match[0]))
     return found
+
+
+def _latest(named: Sequence[tuple[int, Step]], step: Step, starts: Sequence[int]) -> tuple[int, Step] | None:
+    """Of the calls with a step's id its own: the only one, else that of the latest model call before the step."""
+    if len(named) < 2:
+        return named[0] if named else None
+    before = bisect_right(starts, step.start_ns or 0)
+    at = bisect_left(named, before, key=lambda e: e[0])
+    return named[at - 1] if at else None
 
 
 class _ByName:
@@ -228,4 +254,6 @@ def _mend(step: Step, call: Step) -> Step:
         changes["name"] = call.name
     if call.input is not NOT_CAPTURED and (step.input is NOT_CAPTURED or _is_bare(step.input, call.input)):
         changes["input"] = call.input
+    if lacks_output(step):
+        changes["output"] = call.output
     return replace(step, **changes) if changes else step

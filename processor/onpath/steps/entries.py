@@ -13,7 +13,7 @@ from operator import lt
 
 from onpath.conventions.table import LOSES_FAILED
 from onpath.steps.agents import agent_name
-from onpath.steps.asked import asked_for, lost, needs_repair, repaired, without_spans
+from onpath.steps.asked import asked_for, lacks_output, lost, needs_repair, repaired, without_spans
 from onpath.steps.attempts import attempts_of
 from onpath.steps.build import build
 from onpath.steps.calls import same_tool
@@ -119,7 +119,8 @@ class EntryMaker:
         tools: Sequence[Step],
     ) -> tuple[list[Entry], list[tuple[int, Step]]]:
         """Tool calls that have spans, mended; and those that have none although others have."""
-        asked = asked_for(facts, results=False) if any(map(needs_repair, tools)) else []
+        repair = any(map(needs_repair, tools))
+        asked = asked_for(facts, results=any(map(lacks_output, tools))) if repair else []
         entries = [
             Entry(step, _at(models, step.turn if number is None else number))
             for step, number in repaired(tools, asked, starts)
