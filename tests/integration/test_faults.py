@@ -168,7 +168,7 @@ async def test_a_check_hangs(tmp_path: Path, sink: OtlpSink, workers: int, monke
     """Others are judged, and nothing that is passed on waits for it."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)  # workers find the check there
     source = Given(hangs=HangsOnEach(8))
-    evaluate = {"workers": workers, "timeout": "300ms"}
+    evaluate = {"workers": workers, "timeout": "3s"}
     options = {"buffer": SOON, "forward": forward(sink.address), "evaluate": evaluate}
     async with collecting(tmp_path, source, **options) as collector:
         for body in runs(16):
