@@ -1,21 +1,21 @@
 """Traces that were released: their ids, and for a while their bytes, so that late spans can re-open them.
 
 `Settled` is one released run. `LateStore` holds the bytes of the youngest ones, within the window and the limit, oldest
-out first, and compresses them piece by piece as it fills. `SettledIds` remembers many more ids than that.
+out first, and compresses them as it fills. `SettledIds` remembers many more ids than that.
 """
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from onpath_collector.buffer.packed import Block, Packed
 from onpath_collector.buffer.run import DECLARED_WEIGHT, Run, TraceIndex
 
-_LEVEL: Final = 1  # spans repeat themselves: an eighth is left at 300 MB/s, higher levels gain little
 _WEIGHT: Final = 1000  # bytes that a settled run costs besides its data, about
+_BLOCK: Final = 64 << 10  # bytes of small runs that are compressed together
 
 
 class PackedIndex:
@@ -50,58 +50,6 @@ def _ids(joined: bytes) -> Iterator[bytes]:
     return (joined[i : i + 8] for i in range(0, len(joined), 8))
 
 
-class Packed:
-    """Serialised spans, joined (as OTLP messages of one kind may be) and compressed piece by piece."""
-
-    __slots__ = ("_at", "_chunks", "_compressor", "_done", "_pieces", "size")
-
-    def __init__(self, chunks: list[bytes]) -> None:
-        self._chunks = deque(chunks)  # not yet compressed ...
-        self._at = 0  # ... but for this much of the first of them
-        self._pieces: list[bytes] = []
-        self._compressor: zlib._Compress | None = None  # takes a quarter of a megabyte while it works
-        self._done = False
-        self.size = sum(map(len, chunks))
-
-    def squeeze(self, budget: int) -> int:
-        """Compresses up to `budget` bytes; how many that were, 0 when all is compressed."""
-        done = 0
-        while not self._done and done < budget:
-            if self._compressor is None:
-                self._compressor = zlib.compressobj(_LEVEL)
-            if not self._chunks:
-                self._finish()
-                break
-            chunk = self._chunks[0]
-            piece = memoryview(chunk)[self._at : self._at + budget - done]
-            self._add(self._compressor.compress(piece))
-            self._at += len(piece)
-            done += len(piece)
-            if self._at == len(chunk):
-                self._chunks.popleft()
-                self._at = 0
-                self.size -= len(chunk)
-        return done
-
-    def _finish(self) -> None:
-        if self._compressor is not None:
-            self._add(self._compressor.flush())
-            self._compressor = None
-        self._done = True
-
-    def _add(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        self.size += len(piece)
-
-    def chunks(self) -> list[bytes]:
-        """What was put in; one chunk once compressing has begun. Ends the compressing."""
-        if not self._pieces:
-            return list(self._chunks)
-        self._finish()
-        start = zlib.decompress(b"".join(self._pieces))
-        return [start + b"".join(self._chunks)[self._at :]]
-
-
 class Judgement:
     """What becomes of something released. It is not released again before that is known."""
 
@@ -133,10 +81,10 @@ class Settled(Judgement):
         self.duplicates = run.duplicates
         self.spans = run.spans
         self.data: Packed | None = None
-        self.evidence: list[bytes] = []
-        self.indexes: dict[bytes, PackedIndex] = {}
-        self.digests: array[int] = array("q")
-        self.links: set[bytes] = set()
+        self.evidence: tuple[bytes, ...] = ()
+        self.indexes: tuple[tuple[bytes, PackedIndex], ...] = ()
+        self.digests: Sequence[int] = ()
+        self.links: frozenset[bytes] = frozenset()
         self.size = 0
 
     @property
@@ -147,16 +95,16 @@ class Settled(Judgement):
     def keep(self, run: Run) -> None:
         """Keeps what re-opening needs."""
         self.data = Packed(run.chunks)
-        self.evidence = run.evidence
-        self.indexes = {trace_id: PackedIndex(index) for trace_id, index in run.traces.items()}
+        self.evidence = tuple(run.evidence)
+        self.indexes = tuple([(trace_id, PackedIndex(index)) for trace_id, index in run.traces.items()])
         self.digests = array("q", run.all_digests())
-        self.links = run.links
-        indexes = sum(index.size for index in self.indexes.values())
+        self.links = frozenset(run.links)
+        indexes = sum(index.size for _, index in self.indexes)
         self.size = _WEIGHT + run.bytes + indexes + 8 * len(self.digests)
 
     def drop(self) -> None:
         self.data = None
-        self.evidence, self.indexes, self.digests, self.links, self.size = [], {}, array("q"), set(), 0
+        self.evidence, self.indexes, self.digests, self.links, self.size = (), (), (), frozenset(), 0
 
     def reopened(self, now: float) -> Run:
         """The run again, with all that was held. Its bytes go with it."""
@@ -165,13 +113,13 @@ class Settled(Judgement):
         run.late, run.duplicates, run.spans = self.late, self.duplicates, self.spans
         if self.data is not None:
             run.chunks = self.data.chunks()
-            run.evidence = self.evidence
+            run.evidence = list(self.evidence)
             run.bytes = sum(map(len, run.chunks)) + sum(map(len, run.evidence))
-            run.traces = {trace_id: index.restored(now) for trace_id, index in self.indexes.items()}
+            run.traces = {trace_id: index.restored(now) for trace_id, index in self.indexes}
             if run.declared is not None and len(run.chunks) == 1:
                 run.declared.joined()
             run.digests = set(self.digests)
-            run.links = self.links
+            run.links = set(self.links)
         return run
 
 
@@ -288,15 +236,55 @@ class LateStore:
         return self._queue[0].at + self._window if self._queue else None
 
     def squeeze(self, budget: int) -> None:
-        """Compresses up to `budget` bytes, oldest first, once a quarter of the limit is taken."""
+        """Compresses about `budget` bytes, oldest first, once a quarter of the limit is taken."""
         while budget > 0 and self._raw and self.size > self._limit // 4:
-            settled = self._raw[0]
+            small = self._next_small()
+            if len(small) > 1:
+                budget -= self._press(small)
+            else:
+                budget -= max(1, self._press_one(budget))
+
+    def _next_small(self) -> list[tuple[Settled, Packed]]:
+        """The oldest runs, as many as go into one block."""
+        found: list[tuple[Settled, Packed]] = []
+        size = 0
+        for settled in self._raw:
             data = settled.data
-            before = 0 if data is None else data.size
-            done = 0 if data is None else data.squeeze(budget)
             if data is not None:
-                settled.size += data.size - before
-                self.size += data.size - before
-            if done == 0:
-                self._raw.popleft()
-            budget -= max(done, 1)
+                if not data.is_small or size >= _BLOCK:
+                    break
+                found.append((settled, data))
+                size += data.size
+        return found
+
+    def _press(self, small: Sequence[tuple[Settled, Packed]]) -> int:
+        """Compresses runs into one block; how many bytes they had."""
+        parts = [data.joined() for _, data in small]
+        block = Block(parts)
+        start = 0
+        for (settled, data), part in zip(small, parts, strict=True):
+            before = data.size
+            data.put_into(block, start, part)
+            start += len(part)
+            self._grown(settled, data.size - before)
+        last = small[-1][0]
+        while self._raw.popleft() is not last:
+            pass
+        return start
+
+    def _press_one(self, budget: int) -> int:
+        """Goes on compressing the oldest run; how many bytes that were."""
+        settled = self._raw[0]
+        data = settled.data
+        done = 0
+        if data is not None:
+            before = data.size
+            done = data.squeeze(budget)
+            self._grown(settled, data.size - before)
+        if done == 0:
+            self._raw.popleft()
+        return done
+
+    def _grown(self, settled: Settled, by: int) -> None:
+        settled.size += by
+        self.size += by

@@ -6,9 +6,11 @@ import random
 import zlib
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from onpath_collector.buffer import BufferSettings, TraceBuffer
-from onpath_collector.buffer.settled import Packed
+from onpath_collector.buffer.packed import Block, Packed
 from tests.collector.buffer.pushing import ROOT, Walk, chunk, evidence, trace
 
 LONG = 10_000.0
@@ -286,3 +288,31 @@ def test_how_late_spans_are() -> None:
         w.push(1, {number: 1})
     w.walk(1000.0)
     assert w.buffer.counts.lateness == [1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(st.binary(max_size=40), max_size=3), min_size=1, max_size=6))
+def test_runs_compressed_together_come_out_as_they_were(runs: list[list[bytes]]) -> None:
+    packed = [Packed(chunks) for chunks in runs]
+    parts = [each.joined() for each in packed]
+    block = Block(parts)
+    start = 0
+    for each, part in zip(packed, parts, strict=True):
+        each.put_into(block, start, part)
+        start += len(part)
+    assert [b"".join(each.chunks()) for each in packed] == [b"".join(chunks) for chunks in runs]
+    assert sum(each.size for each in packed) <= len(zlib.compress(b"".join(parts), 1))
+
+
+def test_small_runs_are_compressed_together_and_open_again_by_themselves() -> None:
+    w = Walk(late_bytes=500_000)
+    data = {n: b"%d-" % n * 3_000 for n in range(1, 41)}
+    for number, content in data.items():
+        w.push(number, {1: ROOT}, data=content)
+    w.walk(3.0)
+    w.buffer.tick(w.now)
+    assert w.buffer.late_bytes <= 125_000
+    late = [3, 1, 40]
+    for number in late:
+        w.push(number, {2: 1}, data=b"late")
+    assert {r.trace_id: b"".join(r.chunks) for _, r in w.walk(LONG)} == {trace(n): data[n] + b"late" for n in late}
