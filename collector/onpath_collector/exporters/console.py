@@ -5,6 +5,8 @@ Everything goes to standard error; standard output is for data (`--report-file -
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
 import sys
@@ -37,7 +39,11 @@ class Console:
     def export(self, outcome: Outcome) -> None:
         for verdict in outcome.verdicts:
             level = logging.WARNING if verdict.verdict == "fail" else logging.INFO
-            _log.log(level, "verdict", extra={"verdict": verdict, "revision": outcome.revision})
+            if _log.isEnabledFor(level):
+                # Made here: a logger would look up the stack for who calls it, each time.
+                record = logging.LogRecord(_log.name, level, __file__, 0, "verdict", None, None)
+                record.verdict, record.revision = verdict, outcome.revision
+                _log.handle(record)
 
 
 class _People(logging.Handler):
@@ -71,22 +77,48 @@ def verdict_text(verdict: VerdictLine) -> Text:
 
 
 class _Lines(logging.Handler):
-    """One JSON object a line: time, level, message; the fields of a verdict beside them."""
+    """One JSON object a line: time, level, message; the fields of a verdict beside them.
+
+    Verdicts come many at a time: those of one turn of the loop are written together.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        found: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "message": printable(record.getMessage()),
-        }
-        verdict = getattr(record, "verdict", None)
-        if isinstance(verdict, VerdictLine):
-            found |= {k: getattr(verdict, k) for k in VerdictLine.__slots__} | {"revision": record.__dict__["revision"]}
-        fields = getattr(record, "fields", None)
-        if isinstance(fields, dict):
-            found |= fields
-        if record.exc_info and record.exc_info[0]:
-            found["exception"] = logging.Formatter().formatException(record.exc_info)
-        print(json.dumps(found, ensure_ascii=True), file=sys.stderr, flush=True)  # noqa: T201 - this is the log
+        first = not self._held
+        self._held.append(_line(record))
+        if not hasattr(record, "verdict") or (first and not self._flush_later()):
+            self.flush()
+
+    def _flush_later(self) -> bool:
+        """At the end of the loop's turn, if there is a loop."""
+        try:
+            asyncio.get_running_loop().call_soon(self.flush)
+        except RuntimeError:
+            return False
+        return True
+
+    def flush(self) -> None:
+        with self.lock or contextlib.nullcontext():
+            lines, self._held = self._held, []
+            if lines:
+                print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201 - this is the log
+
+
+def _line(record: logging.LogRecord) -> str:
+    found: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "message": printable(record.getMessage()),
+    }
+    verdict = getattr(record, "verdict", None)
+    if isinstance(verdict, VerdictLine):
+        found |= {k: getattr(verdict, k) for k in VerdictLine.__slots__} | {"revision": record.__dict__["revision"]}
+    fields = getattr(record, "fields", None)
+    if isinstance(fields, dict):
+        found |= fields
+    if record.exc_info and record.exc_info[0]:
+        found["exception"] = logging.Formatter().formatException(record.exc_info)
+    return json.dumps(found, ensure_ascii=True)
