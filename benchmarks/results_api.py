@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from benchmarks.collector import EXPORT, Load, collector, encode, retried
+from benchmarks._load import EXPORT, Load, encode, retried
+from benchmarks._peers import onpath
 from onpath_collector.v1 import results_service_pb2 as pb
 from onpath_collector.v1.results_service_pb2_grpc import ResultsServiceStub
 
@@ -27,7 +28,7 @@ BAR = 200.0  # milliseconds
 
 def main() -> None:
     port = free_port()
-    with collector(["--admin", f"127.0.0.1:{port}"]) as (_, at):  # noqa: SIM117 - channels close first
+    with onpath(["--admin", f"127.0.0.1:{port}"]) as (_, at):  # noqa: SIM117 - channels close first
         with grpc.insecure_channel(at) as sending, grpc.insecure_channel(f"127.0.0.1:{port}") as asking:
             wait(sending, asking, 0)  # the worker is started
             print(told("idle", [wait(sending, asking, seed) for seed in range(1, WAITS)]), flush=True)
