@@ -7,9 +7,12 @@ Nothing here knows of processes, queues or clocks; `workers` runs it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from onpath import results
 from onpath.evaluate import evaluate, unjudged
@@ -23,7 +26,8 @@ from onpath_collector.otlp.results import encode_events, encode_spans
 from onpath_collector.timing import Timer
 
 PROJECT: Final = "openinference.project.name"  # of a resource: where Phoenix files its traces
-_json_line: Final = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII: names may hold what turns text around
+_ascii_json: Final = json.JSONEncoder(separators=(",", ":")).encode  # names may hold what turns text around
+_SMALL_NUMBER: Final = re.compile(rb"[\[:,][0-9.]+e-")
 _DRAWN: Final = 300  # steps of a time line; of more, only the first
 _MARK: Final = 8  # digits that tell the results of one trace apart
 
@@ -171,6 +175,18 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         root=None if job.root is None else job.root.hex(),
         timelines=tuple([results.json_text(timeline(r)) for r in report.results]),
     )
+
+
+def _json_line(found: dict[str, Any]) -> str:
+    """In ASCII, as `json` writes it, in a tenth of the time where there is nothing to escape.
+
+    Numbers below 1e-4 are spelled in two ways by the two.
+    """
+    try:
+        data = orjson.dumps(found)
+    except TypeError:  # a lone surrogate
+        return _ascii_json(found)
+    return data.decode() if data.isascii() and not _SMALL_NUMBER.search(data) else _ascii_json(found)
 
 
 def timeline(result: Result) -> dict[str, Any]:

@@ -80,6 +80,22 @@ def test_a_request_of_one_trace_stays_as_it_is(original: list[Span], unknown: bo
     assert chunk.data is request
 
 
+def test_large_spans_are_taken_apart_as_small_ones_are() -> None:
+    resources = [Resource({"service.name": name}) for name in ("a", "b")]
+    original = [
+        one(number, trace_id, attributes={"text": "x" * size}, resource=resource, scope_name=scope)
+        for resource in resources
+        for scope in ("one", "other")
+        for trace_id in (TRACE, "cd" * 16)
+        for number, size in enumerate((10, 5_000, 70_000, 0), 1)
+    ]
+    request = encode(original, unknown=True)
+    batch = split(request)
+    assert len(batch.chunks) == 2
+    for chunk in batch.chunks:
+        assert records(chunk.data) == records(request, chunk.trace_id)
+
+
 def test_unknown_fields_stay_when_a_request_is_taken_apart() -> None:
     first, second = split(encode([one(1), one(2, "cd" * 16)], unknown=True)).chunks
     for chunk in (first, second):
