@@ -82,7 +82,6 @@ class Replay:
                 self._take(request, forwarded=number in contents.forwarded)
         self._buffer.recovered(lossy=contents.damaged)
         await self._repeat()
-        self._buffer.recovered(lossy=contents.damaged)
         self._release.schedule()
         self._journal.contents = Contents()
         return self.recovered
@@ -138,10 +137,18 @@ class Replay:
         return self._buffer.attach(self._clock(), part, number)
 
     async def _repeat(self) -> None:
-        """Round by round: the first ending of each trace, and then what came after it."""
+        """Round by round: the first ending of each trace, and then what came after it.
+
+        Between pushing and ending nothing waits: a deadline that is over meanwhile must not be the end.
+        """
         while first := self._first_endings():
             for ending in first:
-                await self._end(ending)
+                self._end(ending)
+            self._release.tick()
+            for ending in first:
+                while self._is_open(ending):
+                    await asyncio.sleep(_LOOK)
+                    self._release.tick()
                 for trace_id in ending.traces:
                     self._histories[trace_id].endings.remove(ending)
             self._journal.forget([ending.id for ending in first])
@@ -149,6 +156,7 @@ class Replay:
             for number, part in later:
                 if not self._push(number, part):
                     self._journal.let_go(number)
+            self._buffer.recovered()
 
     def _first_endings(self) -> list[Ending]:
         """In order, those that come first for all of their traces."""
@@ -159,19 +167,15 @@ class Replay:
             if all(self._histories[t].endings[0].id == number for t in found[number].traces)
         ]
 
-    async def _end(self, ending: Ending) -> None:
+    def _end(self, ending: Ending) -> None:
         reason = cast(Reason, ending.reason)
-        trace_id = ending.traces[0]
+        for trace_id in ending.traces:
+            if ending.root:
+                self._buffer.end_part(self._clock(), trace_id, ending.root, reason)
+            else:
+                self._buffer.end(self._clock(), trace_id, reason)
+
+    def _is_open(self, ending: Ending) -> bool:
         if ending.root:
-            while (part := self._buffer.end_part(self._clock(), trace_id, ending.root, reason)) is None:
-                if not self._buffer.is_judging(trace_id):
-                    return
-                await asyncio.sleep(_LOOK)
-            self._release.take([part])
-            return
-        for each in ending.traces:
-            self._buffer.end(self._clock(), each, reason)
-        self._release.tick()
-        while any(self._buffer.is_open(each) for each in ending.traces):
-            await asyncio.sleep(_LOOK)
-            self._release.tick()
+            return self._buffer.is_part_open(ending.traces[0], ending.root)
+        return any(self._buffer.is_open(trace_id) for trace_id in ending.traces)

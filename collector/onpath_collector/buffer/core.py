@@ -173,21 +173,17 @@ class TraceBuffer:
         self._open.schedule(run)
         return True
 
-    def end_part(self, now: float, trace_id: bytes, root: bytes, reason: Reason) -> Released | None:
-        """Lets go of a declared root's sub-trace as it had ended; None where there is none to judge (any more)."""
+    def end_part(self, now: float, trace_id: bytes, root: bytes, reason: Reason) -> None:
+        """Ends a declared root's sub-trace as it had ended, if there is something of it to judge."""
         run = self._open.get(trace_id)
-        declared = None if run is None else run.declared
-        sub = None if declared is None else declared.pending.get(root)
-        if run is None or declared is None or sub is None or (sub.prior is not None and sub.prior.judging):
-            return None
-        del declared.pending[root]
-        self._open.schedule(run)
-        return self._release_sub(run, sub, now, reason, 0)
+        if run is not None and (sub := run.pending_sub(root)) is not None:
+            sub.forced = reason
+            self._open.schedule(run, now)
 
-    def is_judging(self, trace_id: bytes) -> bool:
-        """Whether an open trace can't be released yet, because an earlier release of it is not judged."""
+    def is_part_open(self, trace_id: bytes, root: bytes) -> bool:
+        """Whether something of a declared root's sub-trace waits for its release."""
         run = self._open.get(trace_id)
-        return run is not None and awaited(run) is not None
+        return run is not None and run.pending_sub(root) is not None
 
     def recovered(self, *, lossy: bool = False) -> None:
         """Everything now open was open when the collector crashed: deadlines release it as `recovered`.
@@ -316,6 +312,7 @@ class TraceBuffer:
 
     def _release_sub(self, run: Run, sub: SubTrace, due: float, reason: Reason, counted: int) -> Released:
         """`counted` is 1 if it stands for the whole trace, which counts as started already."""
+        reason, sub.forced = sub.forced or reason, None
         first = sub.prior is None
         self.counts.traces_started += first and not counted
         sub.prior = Judgement(sub.prior)

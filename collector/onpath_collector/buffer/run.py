@@ -214,6 +214,11 @@ class Run:
         oldest = self.first + settings.max_age
         return (oldest, "max_age") if oldest < at else (at, reason)
 
+    def pending_sub(self, root: bytes) -> SubTrace | None:
+        """The sub-trace of a declared root, if something of it is not judged."""
+        declared = self.declared
+        return declared.pending.get(root) if declared is not None else None
+
     def sub_due(self, settings: BufferSettings) -> tuple[float, SubTrace] | None:
         """The sub-trace of a declared root that is due next, and when."""
         declared = self.declared

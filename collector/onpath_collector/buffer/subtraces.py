@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from onpath_collector.buffer.values import BufferSettings
+from onpath_collector.buffer.values import BufferSettings, Reason
 
 if TYPE_CHECKING:
     from onpath_collector.buffer.settled import Judgement
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class SubTrace:
     """One declared root and what is below it."""
 
-    __slots__ = ("at", "last", "late", "prior", "root")
+    __slots__ = ("at", "forced", "last", "late", "prior", "root")
 
     def __init__(self, root: bytes, now: float) -> None:
         self.root = root
@@ -26,6 +26,7 @@ class SubTrace:
         self.last = now  # when its last span came
         self.late = 0  # spans since its first release
         self.prior: Judgement | None = None  # its last release
+        self.forced: Reason | None = None  # released as soon as possible, for this reason
 
 
 class Declared:
@@ -120,5 +121,7 @@ class Declared:
 
 
 def _due(sub: SubTrace, settings: BufferSettings, oldest: float | None) -> float:
+    if sub.forced is not None:
+        return sub.at
     at = sub.last + settings.settle_delay
     return at if oldest is None else max(at, max(sub.at, oldest) + settings.orphan_delay)
