@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -28,7 +28,7 @@ def trace_fault(match: Match, trace: Trace, agents: frozenset[str], active: bool
     """
     if not match.given and not active:
         return "no_agent_activity"
-    if match.service and not any(match.service(service) for service in _services(trace)):
+    if match.service and not any(map(match.service, _services(trace))):
         return "service"
     if match.root and not any(match.root(span.name) for span in trace.spans if _is_local_root(span)):
         return "root"
@@ -75,16 +75,14 @@ def _is_local_root(span: Span) -> bool:
     return not span.parent_span_id or span.has_remote_parent
 
 
-def _services(trace: Trace) -> Iterator[str]:
-    for resource in dict.fromkeys(span.resource for span in trace.spans):
-        if resource.service is not None:
-            yield resource.service
+def _services(trace: Trace) -> list[str]:
+    return [name for resource in trace.resources if (name := resource.service) is not None]
 
 
 def _somewhere(trace: Trace, key: str, wanted: Callable[[Any], bool]) -> bool:
     """Whether an attribute of the resource or of any span holds."""
     for attributes in (
-        *(resource.attributes for resource in dict.fromkeys(span.resource for span in trace.spans)),
+        *(resource.attributes for resource in trace.resources),
         *(span.attributes for span in trace.spans),
     ):
         if key in attributes and wanted(attributes[key]):

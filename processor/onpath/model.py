@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Any, Final, TypeAlias
 
 AttributeValue: TypeAlias = Any
@@ -132,8 +133,8 @@ class Trace:
     so what is missing can only come later. False: spans are known to be gone, so the trace is never complete.
     """
 
-    __slots__ = ("_children", "_parents", "complete", "duplicates", "logs", "orphans", "release_reason", "roots",
-                 "session", "spans", "starts_seen")  # fmt: skip
+    __slots__ = ("_children", "_parents", "_resources", "complete", "duplicates", "logs", "orphans", "release_reason",
+                 "roots", "session", "spans", "starts_seen")  # fmt: skip
 
     def __init__(
         self,
@@ -149,10 +150,11 @@ class Trace:
         count = 0
         for span in spans:
             count += 1
-            held = known.get(span.key)
-            known[span.key] = span if held is None else _preferred(held, span)
+            key = (span.trace_id, span.span_id)
+            held = known.get(key)
+            known[key] = span if held is None else _preferred(held, span)
         self.duplicates = count - len(known)
-        self.spans: tuple[Span, ...] = tuple(sorted(known.values(), key=lambda s: (*s.order, s.trace_id)))
+        self.spans: tuple[Span, ...] = tuple(sorted(known.values(), key=_order))
         self.logs: tuple[LogRecord, ...] = tuple(
             sorted(logs, key=lambda r: (r.time_ns, r.span_id, r.event_name, repr(r.body)))
         )
@@ -174,6 +176,10 @@ class Trace:
                 parents[span] = parent
         settled: set[Span] = set()
         for span in self.spans:  # in order, so the earliest span of a loop is the one that becomes a root
+            above = parents.get(span)
+            if above is None or above in settled:
+                settled.add(span)
+                continue
             path: list[Span] = []
             on_path: set[Span] = set()
             at: Span | None = span
@@ -183,15 +189,17 @@ class Trace:
                 at = parents.get(at)
             if at is not None and at in on_path:
                 loop = path[path.index(at) :]
-                del parents[min(loop, key=lambda s: (*s.order, s.trace_id))]
+                del parents[min(loop, key=_order)]
             settled.update(path)
         children: dict[Span, list[Span]] = {}
         for span in self.spans:
-            if span in parents:
-                children.setdefault(parents[span], []).append(span)
+            above = parents.get(span)
+            if above is not None:
+                children.setdefault(above, []).append(span)
         self._parents = parents
         self._children = children
-        self.roots: tuple[Span, ...] = tuple(s for s in self.spans if s not in parents)
+        self._resources: tuple[Resource, ...] | None = None
+        self.roots: tuple[Span, ...] = tuple([s for s in self.spans if s not in parents])
 
     def _find_orphans(self, known: Mapping[tuple[str, str], Span]) -> tuple[Span, ...]:
         rooted = {s.trace_id for s in self.roots if not s.parent_span_id}
@@ -209,6 +217,13 @@ class Trace:
         return self.spans[0].trace_id if self.spans else ""
 
     @property
+    def resources(self) -> tuple[Resource, ...]:
+        """Those of the spans, each once."""
+        if self._resources is None:
+            self._resources = tuple(dict.fromkeys([span.resource for span in self.spans]))
+        return self._resources
+
+    @property
     def has_root(self) -> bool:
         """Whether a local root was seen: a span without parent, or one whose parent is remote."""
         return any(not s.parent_span_id or s.has_remote_parent for s in self.roots)
@@ -224,6 +239,10 @@ class Trace:
     def children(self, span: Span) -> Sequence[Span]:
         """In order of start, end, span id."""
         return self._children.get(span, ())
+
+
+def _order(span: Span) -> tuple[int, float, str, str]:
+    return (span.start_ns, inf if span.end_ns is None else span.end_ns, span.span_id, span.trace_id)
 
 
 def _preferred(a: Span, b: Span) -> Span:
