@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 from onpath_collector.buffer.packed import Block, Packed
 from onpath_collector.buffer.run import DECLARED_WEIGHT, Run, TraceIndex
 
-_WEIGHT: Final = 1000  # bytes that a settled run costs besides its data, about
+_WEIGHT: Final = 1200  # bytes that a settled run costs besides its data, about
+_FEW: Final = 4  # numbers that take less room in a tuple than in an array
 _BLOCK: Final = 64 << 10  # bytes of small runs that are compressed together
 
 
@@ -82,9 +83,9 @@ class Settled(Judgement):
         self.spans = run.spans
         self.data: Packed | None = None
         self.evidence: tuple[bytes, ...] = ()
-        self.indexes: tuple[tuple[bytes, PackedIndex], ...] = ()
+        self.indexes: tuple[PackedIndex, ...] = ()  # of `trace_ids`
         self.digests: Sequence[int] = ()
-        self.links: frozenset[bytes] = frozenset()
+        self.links: tuple[bytes, ...] = ()
         self.size = 0
 
     @property
@@ -96,15 +97,16 @@ class Settled(Judgement):
         """Keeps what re-opening needs."""
         self.data = Packed(run.chunks)
         self.evidence = tuple(run.evidence)
-        self.indexes = tuple([(trace_id, PackedIndex(index)) for trace_id, index in run.traces.items()])
-        self.digests = array("q", run.all_digests())
-        self.links = frozenset(run.links)
-        indexes = sum(index.size for _, index in self.indexes)
+        self.indexes = tuple([PackedIndex(index) for index in run.traces.values()])
+        digests = run.all_digests()
+        self.digests = tuple(digests) if len(digests) < _FEW else array("q", digests)
+        self.links = tuple(run.links)
+        indexes = sum(index.size for index in self.indexes)
         self.size = _WEIGHT + run.bytes + indexes + 8 * len(self.digests)
 
     def drop(self) -> None:
         self.data = None
-        self.evidence, self.indexes, self.digests, self.links, self.size = (), (), (), frozenset(), 0
+        self.evidence, self.indexes, self.digests, self.links, self.size = (), (), (), (), 0
 
     def reopened(self, now: float) -> Run:
         """The run again, with all that was held. Its bytes go with it."""
@@ -115,7 +117,8 @@ class Settled(Judgement):
             run.chunks = self.data.chunks()
             run.evidence = list(self.evidence)
             run.bytes = sum(map(len, run.chunks)) + sum(map(len, run.evidence))
-            run.traces = {trace_id: index.restored(now) for trace_id, index in self.indexes}
+            restored = [index.restored(now) for index in self.indexes]
+            run.traces = dict(zip(self.trace_ids, restored, strict=True))
             if run.declared is not None and len(run.chunks) == 1:
                 run.declared.joined()
             run.digests = set(self.digests)
