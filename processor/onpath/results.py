@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
@@ -112,8 +112,15 @@ def headline(result: Result) -> Evaluation | None:
 
 def summary(result: Result) -> str:
     """One line: each evaluation with its label and score."""
+    return _summary(result, [score(e.score) for e in result.evaluations])
+
+
+def _summary(result: Result, scores: Sequence[float | None]) -> str:
     return "; ".join(
-        f"{e.name} {e.label}" + (f" {score(e.score):.3g}" if e.score is not None else "") for e in result.evaluations
+        [
+            f"{e.name} {e.label}" if value is None else f"{e.name} {e.label} {value:.3g}"
+            for e, value in zip(result.evaluations, scores, strict=True)
+        ]
     )
 
 
@@ -160,22 +167,33 @@ class SpanValues(NamedTuple):
 class Leaving:
     """One Result on its way out. What several exits need is made once: ids, and the attributes all records share."""
 
-    __slots__ = ("_common", "_identity", "_ids", "_report", "_result")
+    __slots__ = ("_common", "_identity", "_ids", "_own", "_report", "_result", "_scores")
 
     def __init__(self, report: Report, result: Result) -> None:
         self._report = report
         self._result = result
         self._identity = _identity(result)
         self._ids = [self._id(evaluation.name) for evaluation in result.evaluations]
+        self._own = self._id("")
+        self._scores = [score(evaluation.score) for evaluation in result.evaluations]
         self._common = _common(report, result)
 
     def _id(self, evaluation: str) -> str:
         return _digest(f"{self._identity},{json_text(evaluation)},{self._report.revision}]")
 
     @property
+    def result(self) -> Result:
+        return self._result
+
+    @property
+    def key(self) -> str:
+        """See `key`, of the workflow."""
+        return _digest(f'{self._identity},""]')
+
+    @property
     def span_id(self) -> bytes:
         """Of the evaluation span."""
-        return bytes.fromhex(self._id("")[:16])
+        return bytes.fromhex(self._own[:16])
 
     def json(self, judged_at_ns: int) -> dict[str, Any]:
         """See `result_json`."""
@@ -198,8 +216,8 @@ class Leaving:
             "version": version(),
             "judged_at": judged_at.replace("+00:00", "Z"),
             "evaluations": [
-                _evaluation_json(e, _digest(f"{self._identity},{json_text(e.name)}]"), revision)
-                for e, revision in zip(result.evaluations, self._ids, strict=True)
+                _evaluation_json(e, _digest(f"{self._identity},{json_text(e.name)}]"), revision, value)
+                for e, revision, value in zip(result.evaluations, self._ids, self._scores, strict=True)
             ],
             "coverage": {
                 "root": coverage.root,
@@ -215,14 +233,14 @@ class Leaving:
     def events(self) -> Iterator[EventValues]:
         """One an evaluation."""
         result = self._result
-        for evaluation, revision in zip(result.evaluations, self._ids, strict=True):
+        for evaluation, revision, value in zip(result.evaluations, self._ids, self._scores, strict=True):
             broken = evaluation.broken is not None
             yield EventValues(
                 trace_id=result.trace_id,
                 span_id=result.span_id,
                 end_ns=result.end_ns,
                 severity=SeverityNumber.ERROR if broken else _SEVERITIES[evaluation.label],
-                judged={"gen_ai.evaluation.name": evaluation.name, **_judged(evaluation, evaluation.label)},
+                judged=_judged(evaluation.name, evaluation, evaluation.label, value),
                 common=self._common,
                 id=revision,
             )
@@ -230,13 +248,16 @@ class Leaving:
     def span(self, mode: SpanMode, presets: Collection[Preset] = ()) -> SpanValues:
         """`linked`: in a trace of its own, with one link to the judged span."""
         result = self._result
-        computed = self._id("")
+        computed = self._own
         chosen = headline(result)
         linked = mode == "linked"
-        judged = {"gen_ai.evaluation.name": result.workflow, **(_judged(chosen, result.verdict) if chosen else {})}
-        own = {EVALUATION_ID: computed, "onpath.summary": summary(result), "openinference.span.kind": "EVALUATOR"}
+        judged = _judged(result.workflow, chosen, result.verdict, score(chosen.score) if chosen else None)
+        told = _summary(result, self._scores)
+        own = {EVALUATION_ID: computed, "onpath.summary": told, "openinference.span.kind": "EVALUATOR"}
         if presets:
-            own |= preset_attributes(presets, result.workflow, judged, _scores(result))
+            scored = zip(result.evaluations, self._scores, strict=True)
+            scores = {e.name: value for e, value in scored if value is not None}
+            own |= preset_attributes(presets, result.workflow, judged, scores)
         return SpanValues(
             name=f"onpath.evaluate {result.workflow}",
             trace_id=computed if linked else result.trace_id,
@@ -259,12 +280,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _evaluation_json(evaluation: Evaluation, lasting: str, revision: str) -> dict[str, Any]:
+def _evaluation_json(evaluation: Evaluation, lasting: str, revision: str, value: float | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "key": lasting,
         "id": revision,
         "name": evaluation.name,
-        "score": score(evaluation.score),
+        "score": value,
         "label": str(evaluation.label),
         "explanation": evaluation.explanation,
         "findings": [
@@ -307,19 +328,17 @@ def _common(report: Report, result: Result) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
 
 
-def _judged(evaluation: Evaluation, label: Verdict) -> dict[str, Any]:
-    found = {
-        "gen_ai.evaluation.score.label": str(label),
-        "gen_ai.evaluation.score.value": score(evaluation.score),
-        "gen_ai.evaluation.explanation": evaluation.explanation or None,
-        "error.type": evaluation.broken,
-    }
-    return {k: v for k, v in found.items() if v is not None}
-
-
-def _scores(result: Result) -> dict[str, float]:
-    scores = {e.name: score(e.score) for e in result.evaluations}
-    return {name: value for name, value in scores.items() if value is not None}
+def _judged(name: str, evaluation: Evaluation | None, label: Verdict, value: float | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"gen_ai.evaluation.name": name}
+    if evaluation is not None:
+        found["gen_ai.evaluation.score.label"] = str(label)
+        if value is not None:
+            found["gen_ai.evaluation.score.value"] = value
+        if evaluation.explanation:
+            found["gen_ai.evaluation.explanation"] = evaluation.explanation
+        if evaluation.broken is not None:
+            found["error.type"] = evaluation.broken
+    return found
 
 
 def _deciding(result: Result) -> list[tuple[str, str]]:

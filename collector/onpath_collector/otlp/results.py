@@ -121,18 +121,23 @@ def _span(values: SpanValues, judged_at_ns: int) -> bytes:
         start_time_unix_nano=time_ns,
         end_time_unix_nano=time_ns,
     )
-    behind = Span(
-        links=[Span.Link(trace_id=_trace_id(t), span_id=_span_id(s), flags=_REMOTE) for t, s in values.links],
-        status=Status(),
-        flags=_KNOWN if values.parent_span_id is None else _REMOTE,
-    )
+    links = b""
+    if values.links:
+        made = [Span.Link(trace_id=_trace_id(t), span_id=_span_id(s), flags=_REMOTE) for t, s in values.links]
+        links = Span(links=made).SerializeToString()
     return b"".join(
         (
             before.SerializeToString(),
-            *(_attributes(part, _SPAN_ATTRIBUTE) for part in (values.judged, values.common, values.own)),
-            behind.SerializeToString(),
+            _attributes(values.judged, _SPAN_ATTRIBUTE),
+            _attributes(values.common, _SPAN_ATTRIBUTE),
+            _attributes(values.own, _SPAN_ATTRIBUTE),
+            links,
+            _ENDS[values.parent_span_id is not None],
         )
     )
+
+
+_ENDS: Final = [Span(status=Status(), flags=flags).SerializeToString() for flags in (_KNOWN, _REMOTE)]
 
 
 def _trace_id(text: str) -> bytes:
@@ -147,7 +152,10 @@ def _attributes(attributes: Mapping[str, Any], tag: bytes) -> bytes:
     """Each as a field of a record; one whose text UTF-8 can't hold is left out, as the SDK does."""
     pieces: list[bytes] = []
     for key, value in attributes.items():
-        pair = _pair if key == EVALUATION_ID or (type(value) is str and len(value) > _LONGEST) else _kept
+        if key == EVALUATION_ID:
+            pieces += (tag, _ID_HEAD, value.encode())
+            continue
+        pair = _pair if type(value) is str and len(value) > _LONGEST else _kept
         try:
             pieces += (tag, pair(key, value))
         except UnicodeEncodeError:

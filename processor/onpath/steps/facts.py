@@ -234,10 +234,9 @@ def bare_name(name: str) -> str:
 
 
 def is_class_name(name: str) -> bool:
-    for method in _METHODS:
-        if name.endswith(method):
-            name = name[: -len(method)]
-            break
+    if name.endswith(_METHODS):
+        method = next(method for method in _METHODS if name.endswith(method))
+        name = name[: -len(method)]
     return name in _CLASS_NAMES
 
 

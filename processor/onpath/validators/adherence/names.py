@@ -60,6 +60,9 @@ class Names:
 
     def configured(self, found: str) -> str | None:
         """The configured spelling of a name, None for a name that is not configured."""
+        known = self.spellings.get(found)
+        if known is not None and found.isascii():
+            return known  # found in the form in which names are compared, as it mostly is
         return self.spellings.get(comparable(found, self.normalise, self.nfc))
 
     def shown(self, found: str) -> str:
