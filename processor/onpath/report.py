@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from onpath.steps.model import Step
 
@@ -47,6 +47,22 @@ class AlignmentRow:
     expected: str | None = None
     seen: str | None = None
     span_ids: tuple[str, ...] = ()
+
+
+_new: Final = object.__new__
+_set_move, _set_expected, _set_seen, _set_span_ids = (
+    getattr(AlignmentRow, f.name).__set__ for f in fields(AlignmentRow)
+)
+
+
+def aligned(move: Move, expected: str | None, seen: str | None, span_ids: tuple[str, ...]) -> AlignmentRow:
+    """A row, in half the time of the constructor: a run has one for each step."""
+    row: AlignmentRow = _new(AlignmentRow)
+    _set_move(row, move)
+    _set_expected(row, expected)
+    _set_seen(row, seen)
+    _set_span_ids(row, span_ids)
+    return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from onpath.usage import canonical
 
 _MARKS: Final = [m for found in SOURCES.values() for _, (_, _, r) in found if isinstance(r, Own) for m in r.marks]
 _KNOWN: Final = frozenset((*MARKERS, *PLACEHOLDERS, *SOURCES, *USAGE, *_MARKS, *(key for key, _ in USAGE_JSON))) - {""}
-_FLATTENED: Final = tuple(r.prefix + "." for _, (_, _, r) in SOURCES[""] if isinstance(r, Flattened))
+_FLATTENED: Final = tuple(f"\n{r.prefix}." for _, (_, _, r) in SOURCES[""] if isinstance(r, Flattened))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,11 @@ class Shape:
 def shape_of(attributes: Attributes) -> Shape:
     keys = tuple(filter(_is_known, attributes))
     if len(keys) < len(attributes):
-        for key in attributes:
-            if key.startswith(_FLATTENED):
+        written = "\n" + "\n".join(
+            attributes
+        )  # one look at all keys; one with a line break in it costs a look too many
+        for start in _FLATTENED:
+            if start in written:
                 return _shape((*keys, ""))
     return _shape(keys)
 

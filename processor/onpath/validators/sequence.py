@@ -21,7 +21,7 @@ from onpath.flow.rows import laid, rows
 from onpath.flow.shown import failure_text, step_name, step_text
 from onpath.flow.ties import Spans, Ties, has_ties
 from onpath.flow.verdicts import evaluation
-from onpath.report import AlignmentRow, Evaluation, Finding, Verdict
+from onpath.report import AlignmentRow, Evaluation, Finding, Verdict, aligned
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
 
@@ -195,4 +195,4 @@ class _Judging:
 
     def _row(self, move: Any, item: Item, index: int) -> AlignmentRow:
         step = self.board.steps[index]
-        return AlignmentRow(move=move, expected=item.written, seen=step_name(step), span_ids=step.span_ids)
+        return aligned(move, item.written, step_name(step), step.span_ids)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from onpath.report import AlignmentRow, Evaluation, Finding, Verdict
+from onpath.report import AlignmentRow, Evaluation, Finding, Verdict, aligned
 from onpath.steps.model import Nested, Scope
 from onpath.validators.adherence import explanation, extraction
 from onpath.validators.adherence.explanation import Facts
@@ -281,7 +281,7 @@ class _Judged:
                 yield AlignmentRow(move="missing", expected=name, span_ids=self._failed_spans(name))
             else:
                 ids = self.found.span_ids(places[name]) if name in places else ()
-                yield AlignmentRow(move="same", expected=name, seen=name, span_ids=ids)
+                yield aligned("same", name, name, ids)
 
     def _prohibited_rows(self) -> Iterator[AlignmentRow]:
         return (AlignmentRow(move="extra", seen=name, span_ids=ids) for name, ids in self.prohibited_found.items())

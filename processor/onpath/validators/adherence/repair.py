@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from onpath.report import AlignmentRow, Move
+from onpath.report import AlignmentRow, Move, aligned
 from onpath.validators.adherence.extraction import Extraction
 from onpath.validators.adherence.lcs import Lcs
 
@@ -127,7 +127,7 @@ class _Rows:
         yield from self._extra(at, len(self.found.names))
 
     def _row(self, move: Move, expected: str, position: int) -> AlignmentRow:
-        return AlignmentRow(move=move, expected=expected, seen=expected, span_ids=self.found.span_ids(position))
+        return aligned(move, expected, expected, self.found.span_ids(position))
 
     def _extra(self, start: int, end: int) -> Iterator[AlignmentRow]:
         for position in range(start, end):
@@ -139,7 +139,7 @@ class _Rows:
             name = self.found.names[position]
             seen = None if name is None else self.show(name)
             if self.found.entries:
-                yield AlignmentRow(move="extra", seen=seen, span_ids=self.found.span_ids(position))
+                yield aligned("extra", None, seen, self.found.span_ids(position))
             else:
                 key = seen or ""
                 if key not in self._known:
