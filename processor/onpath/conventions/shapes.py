@@ -29,6 +29,8 @@ from onpath.model import Attributes, Span
 from onpath.usage import canonical
 
 _MARKS: Final = [m for found in SOURCES.values() for _, (_, _, r) in found if isinstance(r, Own) for m in r.marks]
+_MOST: Final = 4096  # shapes, and sets of keys, that are kept
+_LONGEST: Final = 2048  # characters of the keys of a span, all together, that are kept
 _KNOWN: Final = frozenset((*MARKERS, *PLACEHOLDERS, *SOURCES, *USAGE, *_MARKS, *(key for key, _ in USAGE_JSON))) - {""}
 _FLATTENED: Final = tuple(f"\n{r.prefix}." for _, (_, _, r) in SOURCES[""] if isinstance(r, Flattened))
 
@@ -52,6 +54,21 @@ class Shape:
 
 
 def shape_of(attributes: Attributes) -> Shape:
+    keys = tuple(attributes)
+    found = _met.get(keys)
+    if found is None:
+        found = _shape_of(attributes)
+        if sum(map(len, keys)) <= _LONGEST:
+            if len(_met) >= _MOST:
+                _met.clear()
+            _met[keys] = found
+    return found
+
+
+_met: Final[dict[tuple[str, ...], Shape]] = {}  # by all keys, known or not, of ordinary spans
+
+
+def _shape_of(attributes: Attributes) -> Shape:
     keys = tuple(filter(_is_known, attributes))
     if len(keys) < len(attributes):
         written = "\n" + "\n".join(
@@ -76,7 +93,7 @@ def joined(outer: Shape, inner: Shape) -> Shape:
 _is_known: Final = _KNOWN.__contains__
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MOST)
 def _shape(keys: tuple[str, ...]) -> Shape:
     markers = [marker for key in keys for marker in MARKERS.get(key, ())]
     sources: dict[Fact, list[Source]] = {}
