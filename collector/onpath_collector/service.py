@@ -9,9 +9,7 @@ The only module that reads a clock.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import signal
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -35,7 +33,7 @@ from onpath_collector.exporters.prometheus import PrometheusResults
 from onpath_collector.exporters.report_file import ReportFile
 from onpath_collector.http_server import Answer
 from onpath_collector.intake import Intake
-from onpath_collector.journal import Journal, JournalError, JournalSettings
+from onpath_collector.journal import Journal, JournalSettings
 from onpath_collector.judging import Setup
 from onpath_collector.listening import ListenError
 from onpath_collector.otlp import Wanted
@@ -46,17 +44,16 @@ from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from onpath_collector.receivers.otlp_http import HttpReceiver, HttpSettings
 from onpath_collector.release import Release
 from onpath_collector.replay import Replay
-from onpath_collector.reports import Reports, StoreError
+from onpath_collector.reports import Reports
 from onpath_collector.security import Certificates, Tokens, Watched, refresh_for_ever
 from onpath_collector.telemetry import Telemetry
+from onpath_collector.told import named, told, warn
 from onpath_collector.workers import JOBS_AHEAD, Judge, Pool, Threaded
 
 log: Final = logging.getLogger("onpath")
 
-_GARBAGE: Final = 20_000  # objects made between searches for cycles; the parts of the collector make hardly any
 _WATCH: Final = 2.0  # seconds between looks at the policy's files
 _GUARD: Final = {"tls", "bearer_token_files"}  # of a port's settings
-_NAMES: Final = {"grpc": "OTLP/gRPC on", "http": "OTLP/HTTP on", "admin": "admin on"}
 
 
 class StartError(Exception):
@@ -145,7 +142,7 @@ class Service:
         for endpoint in endpoints(self._settings):
             if is_own_endpoint(endpoint, addresses.values()):
                 await self.stop()
-                raise StartError(f"the downstream {endpoint} is this collector itself ({_named(addresses)})", 2)
+                raise StartError(f"the downstream {endpoint} is this collector itself ({named(addresses)})", 2)
         if self.journal is not None:
             await self._bring_back(self.journal)
         self.health.state = "ready"
@@ -210,8 +207,8 @@ class Service:
             return False
         self.policy = policy
         await self._judge.set_up(self._setup(policy))
-        _warn(policy)
-        log.info("policy reloaded: %s", _told(policy), extra={"fields": {"policy_fingerprint": policy.fingerprint}})
+        warn(policy)
+        log.info("policy reloaded: %s", told(policy), extra={"fields": {"policy_fingerprint": policy.fingerprint}})
         return True
 
     async def watch(self) -> None:
@@ -303,104 +300,6 @@ def _asking(workers: Judge, config: JudgeConfig) -> Judge:
 def _at_once(processes: int, judge: Judge | None) -> int:
     """How many releases may be on their way to a verdict: as many as workers take, and those that wait for a model."""
     return max(1, processes) * JOBS_AHEAD + (AT_ONCE if isinstance(judge, Asking) else 0)
-
-
-def _leave_what_stays_alone() -> None:
-    """What is there after the start is there to stay: looking through it for garbage again and again is for nothing."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE, 50, 100)
-
-
-async def serve(settings: Settings, source: PolicySource | None) -> None:
-    """Runs a collector until SIGTERM or SIGINT; a third signal ends the process at once; SIGHUP reloads the policy.
-
-    Raises StartError, and onpath.policy.load.PolicyError.
-    """
-    try:
-        service = Service(settings, source)
-    except PolicyError:
-        raise
-    except (JournalError, StoreError) as error:
-        raise StartError(str(error), 1) from None
-    except (ValueError, OSError) as error:  # a downstream that can't be: header, certificate file
-        raise StartError(str(error), 2) from None
-    asked = asyncio.Event()
-    _on_signals(asked, service)
-    starting = asyncio.create_task(service.start())
-    await _first(starting, asked)
-    if starting.done():
-        _leave_what_stays_alone()
-        await _run(settings, service, starting.result(), asked)
-    else:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-    log.info("stopping: open traces are judged, queues are sent (at most %g s)", settings.shutdown_timeout)
-    await service.stop()
-    ledger = service.ledger()
-    log.info("stopped; %s", ledger, extra={"fields": ledger.fields()})
-
-
-async def _run(settings: Settings, service: Service, addresses: Mapping[str, str], asked: asyncio.Event) -> None:
-    """Until asked to stop."""
-    log.info("%s", _ready(settings, service.policy, addresses), extra={"fields": addresses})
-    if service.policy is None:
-        log.warning("no policy: traces are passed on and counted, not judged (--policy PATH)")
-    else:
-        _warn(service.policy)
-    watching = asyncio.create_task(service.watch())
-    await asked.wait()
-    watching.cancel()
-
-
-def _warn(policy: Policy) -> None:
-    """What `onpath validate` warns of: a policy that loads may ask for something else than was meant."""
-    for warning in policy.warnings:
-        log.warning("%s", warning)
-
-
-async def _first(starting: asyncio.Task[dict[str, str]], asked: asyncio.Event) -> None:
-    """Until it is started or asked to stop."""
-    asking = asyncio.create_task(asked.wait())
-    await asyncio.wait({starting, asking}, return_when=asyncio.FIRST_COMPLETED)
-    asking.cancel()
-
-
-def _on_signals(asked: asyncio.Event, service: Service) -> None:
-    count = 0
-    reloads: set[asyncio.Task[bool]] = set()  # a task that nobody holds may be collected before it is done
-
-    def on_stop() -> None:
-        nonlocal count
-        count += 1
-        asked.set()
-        if count >= 3:
-            signal.raise_signal(signal.SIGKILL)
-
-    def on_reload() -> None:
-        task = asyncio.ensure_future(service.reload())
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_stop)
-    loop.add_signal_handler(signal.SIGHUP, on_reload)
-
-
-def _named(addresses: Mapping[str, str]) -> str:
-    return ", ".join(f"{_NAMES[transport]} {address}" for transport, address in addresses.items())
-
-
-def _ready(settings: Settings, policy: Policy | None, addresses: Mapping[str, str]) -> str:
-    judged = _told(policy) if policy is not None else "no policy"
-    onward = settings.forward.endpoint or "nowhere"
-    asked = f", judged values go to {settings.judge.destination}" if settings.judge.destination else ""
-    return f"onpath {version()} ready: {_named(addresses)}, {judged}, forwarding to {onward}{asked}"
-
-
-def _told(policy: Policy) -> str:
-    return f"{len(policy.workflows)} workflow{'s' * (len(policy.workflows) != 1)}"
 
 
 def _resource(instance: str) -> Mapping[str, str]:

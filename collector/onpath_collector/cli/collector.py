@@ -82,7 +82,7 @@ def _run(settings: Settings, folder: Path | None) -> int:
     from onpath.policy.load import PolicyError
     from onpath_collector.exporters.console import set_up_logging
     from onpath_collector.policy_source import PolicySource
-    from onpath_collector.service import StartError, serve
+    from onpath_collector.serving import StartError, serve
 
     set_up_logging(settings.log.format, settings.log.level)
     source = PolicySource(settings.policy, folder) if settings.policy is not None else None
