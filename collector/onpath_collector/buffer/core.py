@@ -13,7 +13,6 @@ from onpath_collector.buffer.settled import Judgement, Settled
 from onpath_collector.buffer.subtraces import SubTrace
 from onpath_collector.buffer.values import LATENESS, BufferSettings, Counts, Evidence, Reason, Released, Spans
 
-_LINKS: Final = 128  # traces remembered that link to one
 _SQUEEZE: Final = 256 << 10  # bytes compressed in one tick, about a millisecond
 _OUTGOING: Final = 8  # what is on its way to judgement may exceed the memory limit by this part of it
 
@@ -110,8 +109,6 @@ class TraceBuffer:
             self.counts.late_spans += new
         if index.root_at is not None and index.root_at < now:
             self.counts.lateness[bisect_left(LATENESS, now - index.root_at)] += new
-        for target in pushed.links:
-            self._link(now, target, pushed.trace_id)
         self._limit(now, run)
         if pushed.complete and new:
             run.force(now, "marked")
@@ -253,14 +250,6 @@ class TraceBuffer:
         if isinstance(judgement, Settled) and judgement.data is None:
             self._ids.shrink(judgement)
         return before
-
-    def _link(self, now: float, target: bytes, source: bytes) -> None:
-        run = self._open.get(target)
-        if run is None:
-            if target not in self._ids:
-                self._no_span(self._runs.waiting.link(now, target, source))
-        elif len(run.links) < _LINKS:
-            run.links.add(source)
 
     def _no_span(self, chunks: int) -> None:
         if chunks:

@@ -1,4 +1,4 @@
-"""Log records and links whose trace has no span yet: they wait for one, within bounds of time and bytes."""
+"""Log records whose trace has no span yet: they wait for one, within bounds of time and bytes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ _WEIGHT: Final = 200  # bytes that one waiting trace costs besides its data, abo
 class Waiting:
     """What waits for one trace."""
 
-    __slots__ = ("at", "chunks", "links", "size", "tags")
+    __slots__ = ("at", "chunks", "size", "tags")
 
     def __init__(self, now: float) -> None:
         self.at = now
         self.chunks: list[bytes] = []
-        self.links: set[bytes] = set()
         self.tags: list[int] = []
         self.size = _WEIGHT
 
@@ -41,13 +40,6 @@ class WaitingRoom:
         entry.chunks.append(data)
         if tag is not None:
             entry.tags.append(tag)
-        return self.leave(now)
-
-    def link(self, now: float, trace_id: bytes, source: bytes) -> int:
-        """Notes that the trace `source` links to `trace_id`; how many chunks had to leave for it."""
-        entry = self._waiting.get(trace_id)
-        if entry is None or source not in entry.links:
-            self._entry(now, trace_id, len(source)).links.add(source)
         return self.leave(now)
 
     def _entry(self, now: float, trace_id: bytes, size: int) -> Waiting:

@@ -77,7 +77,6 @@ class Openings:
         self._counts.reopened += not fresh
         waited = self.waiting.take(trace_id)
         if waited is not None:
-            run.links |= waited.links
             run.tags += waited.tags
             for data in waited.chunks:
                 self.add_evidence(run, data)

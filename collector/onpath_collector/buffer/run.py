@@ -82,7 +82,7 @@ class Run:
 
     __slots__ = (
         "bytes", "chunks", "closed", "digests", "duplicates", "evidence", "first", "forced", "forced_at", "fresh",
-        "full", "last", "late", "leaving", "links", "partial", "prior", "recovered", "revision", "scheduled",
+        "full", "last", "late", "leaving", "partial", "prior", "recovered", "revision", "scheduled",
         "session", "spans", "tags", "traces",
     )  # fmt: skip
 
@@ -93,7 +93,6 @@ class Run:
         self.evidence: list[bytes] = []
         self.digests: set[int] | None = None  # see `holds`
         self.tags: list[int] = []
-        self.links: set[bytes] = set()
         self.bytes = 0
         self.spans = 0
         self.late = 0
@@ -177,7 +176,6 @@ class Run:
         self.chunks += other.chunks
         self.evidence += other.evidence
         self.tags += other.tags
-        self.links |= other.links
         self.bytes += other.bytes
         self.spans += other.spans
         self.late += other.late

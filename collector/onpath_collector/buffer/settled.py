@@ -67,7 +67,7 @@ class Settled(Judgement):
     """A released run. `data` is None once its bytes are gone, or a run again."""
 
     __slots__ = (
-        "anew", "at", "data", "digests", "duplicates", "evidence", "indexes", "late", "links", "marked", "session",
+        "anew", "at", "data", "digests", "duplicates", "evidence", "indexes", "late", "marked", "session",
         "size", "spans", "trace_ids",
     )  # fmt: skip
 
@@ -85,7 +85,6 @@ class Settled(Judgement):
         self.evidence: tuple[bytes, ...] = ()
         self.indexes: tuple[PackedIndex, ...] = ()  # of `trace_ids`
         self.digests: Sequence[int] = ()
-        self.links: tuple[bytes, ...] = ()
         self.size = 0
 
     @property
@@ -100,13 +99,12 @@ class Settled(Judgement):
         self.indexes = tuple([PackedIndex(index) for index in run.traces.values()])
         digests = run.all_digests()
         self.digests = tuple(digests) if len(digests) < _FEW else array("q", digests)
-        self.links = tuple(run.links)
         indexes = sum(index.size for index in self.indexes)
         self.size = _WEIGHT + run.bytes + indexes + 8 * len(self.digests)
 
     def drop(self) -> None:
         self.data = None
-        self.evidence, self.indexes, self.digests, self.links, self.size = (), (), (), (), 0
+        self.evidence, self.indexes, self.digests, self.size = (), (), (), 0
 
     def reopened(self, now: float) -> Run:
         """The run again, with all that was held. Its bytes go with it."""
@@ -122,7 +120,6 @@ class Settled(Judgement):
             if run.declared is not None and len(run.chunks) == 1:
                 run.declared.joined()
             run.digests = set(self.digests)
-            run.links = set(self.links)
         return run
 
 

@@ -61,10 +61,6 @@ class Spans(Protocol):
     def roots(self) -> Sequence[bytes]:
         """Ids of spans that are declared to be roots."""
 
-    @property
-    def links(self) -> Sequence[bytes]:
-        """Ids of other traces that these spans link to."""
-
 
 class Evidence(Protocol):
     """Log records that name spans of one trace; `onpath_collector.otlp.Evidence` is one."""
@@ -92,7 +88,6 @@ class Released:
     late: int  # spans that came after the first release
     duplicates: int  # spans of chunks that were dropped as duplicates; not those told apart when decoded
     partial: bool  # earlier spans are gone: its verdicts can only be unknown
-    linked_from: tuple[bytes, ...]  # ids of traces with links to it
     opened_at: float
     due_at: float  # its deadline; how long ago that is, is the deadline's lag
     tags: tuple[int, ...]  # given with the chunks that this is the first whole release of

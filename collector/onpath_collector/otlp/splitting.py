@@ -56,7 +56,6 @@ class Chunk:
     complete: bool = False  # a span carries the mark
     session: str | None = None  # of the earliest span that names one, else of a resource
     roots: tuple[bytes, ...] = ()  # ids of declared roots
-    links: tuple[bytes, ...] = ()  # ids of other traces that these spans link to
 
 
 @dataclass(slots=True)
@@ -134,13 +133,6 @@ def _index(spans: Iterable[Any], chunks: dict[bytes, Chunk], batch: Batch, data:
             parent_id = b""
         remote = bool(parent_id) and span.flags & _REMOTE == _REMOTE
         chunk.spans.append((span_id, parent_id, remote, span.start_time_unix_nano, span.end_time_unix_nano))
-        if span.links:
-            _note_links(span, chunk)
-
-
-def _note_links(span: Any, chunk: Chunk) -> None:
-    targets = (link.trace_id for link in span.links)
-    chunk.links = tuple(dict.fromkeys([*chunk.links, *(t for t in targets if len(t) == 16 and t != chunk.trace_id)]))
 
 
 def fault_of(span: Any) -> tuple[str, str]:

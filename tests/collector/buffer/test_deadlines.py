@@ -295,13 +295,3 @@ def test_a_clock_that_stands_still_or_jumps_back_harms_nothing() -> None:
     w.now = -3600.0
     w.push(1, {1: ROOT})
     assert w.reasons(LONG) == [(-3598.0, "root_ended")]
-
-
-def test_links_and_log_records_are_attached() -> None:
-    w = Walk()
-    w.push(1, {1: 9})
-    w.push(2, {1: ROOT}, links=(trace(1), trace(3)))
-    w.walk(1.0)
-    w.push(3, {1: ROOT})
-    found = {r.trace_id: r.linked_from for _, r in w.walk(LONG)}
-    assert found == {trace(2): (), trace(3): (trace(2),), trace(1): (trace(2),)}

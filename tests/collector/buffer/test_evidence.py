@@ -45,13 +45,6 @@ def test_waiting_log_records_are_bounded() -> None:
     assert w.buffer.counts.dropped_evidence == {"no_span": 6}
 
 
-def test_waiting_links_are_bounded() -> None:
-    w = Walk(evidence_bytes=10_000)
-    for number in range(1, 1000):
-        w.push(1, {number: None}, links=(trace(1000 + number),))
-    assert w.buffer.memory - w.buffer.open_bytes < 10_000 + 1000 * 200
-
-
 def test_log_records_count_towards_the_limit_of_bytes() -> None:
     w = Walk(trace_bytes_limit=100)
     w.push(1, {1: ROOT}, size=60)

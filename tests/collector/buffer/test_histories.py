@@ -53,7 +53,6 @@ class Histories(RuleBasedStateMachine):
         session=st.sampled_from([None, None, "s", "t"]),
         complete=st.sampled_from([False] * 9 + [True]),
         size=st.integers(0, 3000),
-        link=st.integers(1, 8),
     )
     def push(
         self,
@@ -63,7 +62,6 @@ class Histories(RuleBasedStateMachine):
         session: str | None,
         complete: bool,
         size: int,
-        link: int,
     ) -> None:
         self._push(
             chunk(
@@ -73,7 +71,6 @@ class Histories(RuleBasedStateMachine):
                 complete=complete,
                 session=session,
                 roots=(span(min(spans)),) if roots else (),
-                links=(trace(link),) if link not in (number, 8) else (),
             )
         )
 
