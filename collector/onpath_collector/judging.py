@@ -22,7 +22,8 @@ from onpath.report import Answer, Question, Report, Result, Verdict
 from onpath.results_metrics import Point, points
 from onpath.results_presets import Preset
 from onpath_collector.otlp import decode
-from onpath_collector.otlp.results import encode_events, encode_spans
+from onpath_collector.otlp.marking import Marks
+from onpath_collector.otlp.results import encode_events, encode_marks, encode_spans
 from onpath_collector.timing import Timer
 
 PROJECT: Final = "openinference.project.name"  # of a resource: where Phoenix files its traces
@@ -41,6 +42,7 @@ class Setup:
     span_mode: results.SpanMode = "clamped"
     steps: frozenset[str] = frozenset()
     presets: tuple[Preset, ...] = ()
+    marks: bool = False  # whether outcomes have `marks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Outcome:
     own_spans: tuple[bytes, ...] = ()  # ids of the evaluation spans, by which they are known when they come back
     root: str | None = None  # span id of the declared root that alone was judged
     timelines: tuple[str, ...] = ()  # one JSON text a result, see `timeline`
+    marks: Marks = field(default_factory=dict)  # attributes for the scopes' own spans
     seconds: Mapping[tuple[str, str], float] = field(default_factory=dict, compare=False)  # by workflow and check
 
 
@@ -174,6 +177,7 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),
         root=None if job.root is None else job.root.hex(),
         timelines=tuple([results.json_text(timeline(r)) for r in report.results]),
+        marks=encode_marks(leaving) if setup.marks else {},
     )
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from onpath_collector.buffer import Released, TraceBuffer
 from onpath_collector.counts import TraceCounts
 from onpath_collector.exporters.base import ResultExporter
+from onpath_collector.hold import Hold, Parcel
 from onpath_collector.journal import Closing, Journal
 from onpath_collector.judging import Job, Outcome
 from onpath_collector.settling import Settling
@@ -36,6 +37,14 @@ class Observer(Protocol):
         """A trace was judged, which took so long by workflow and check."""
 
 
+class _Leaving(NamedTuple):
+    """What goes with a release: its ending in a journal, its spans if they were held."""
+
+    released: Released
+    closing: Closing | None
+    parcel: Parcel | None
+
+
 class Release:
     """Owned by the loop. `judge` None: there is no policy, and what is released counts as judged, `no_policy`.
 
@@ -53,18 +62,21 @@ class Release:
         queue: int,
         observer: Observer | None = None,
         journal: Journal | None = None,
+        hold: Hold | None = None,
     ) -> None:
-        """`clock` is the buffer's, in seconds; `wall_clock` gives nanoseconds since the Unix epoch."""
+        """`clock` is the buffer's, in seconds; `wall_clock` gives nanoseconds since the Unix epoch. With `hold` spans
+        are passed on when they are judged, and a journal keeps them until then."""
         self.counts = TraceCounts()
         self._buffer = buffer
         self._judge = judge
         self._clock = clock
         self._wall_clock = wall_clock
         self._parallel = parallel
-        self._queue: asyncio.Queue[tuple[Released, Closing | None]] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Leaving] = asyncio.Queue()
         self._limit = queue
         self._observer = observer
         self._settling = None if journal is None else Settling(journal, buffer)
+        self._hold = hold
         self._exporters: Sequence[ResultExporter] = ()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -112,39 +124,48 @@ class Release:
     def take(self, found: Sequence[Released]) -> None:
         """Has them judged."""
         closings = [None] * len(found) if self._settling is None else self._settling.enter(found)
-        for released, closing in zip(found, closings, strict=True):
-            self._take(released, closing)
+        parcels = [None] * len(found) if self._hold is None else self._hold.released(found)
+        for each in map(_Leaving, found, closings, parcels):
+            self._take(each)
 
-    def _take(self, released: Released, closing: Closing | None) -> None:
+    def _take(self, leaving: _Leaving) -> None:
+        released = leaving.released
         self.counts.releases[released.reason] += 1
         if self._observer is not None:
             self._observer.released(max(0.0, self._clock() - released.due_at))
         if self._judge is None:
             self._buffer.settle(released, None)
             self.counts.judged["no_policy"] += released.traces
-            self._leave(released, closing, None)
+            self._leave(leaving, None)
         else:
-            self._queue.put_nowait((released, closing))
+            self._queue.put_nowait(leaving)
 
     async def _work(self) -> None:
         while True:
-            released, closing = await self._queue.get()
+            leaving = await self._queue.get()
             try:
-                await self._settle(released, closing)
+                await self._settle(leaving)
             finally:
                 self._queue.task_done()
                 self.schedule()
 
-    async def _settle(self, released: Released, closing: Closing | None) -> None:
-        outcome = await self._judged(released)
-        if closing is not None:
-            await closing.written
-        told = self._tell_of(released, outcome)
-        self._leave(released, closing, outcome if told else None)
+    async def _settle(self, leaving: _Leaving) -> None:
+        outcome = await self._judged(leaving.released)
+        if leaving.closing is not None:
+            await leaving.closing.written
+        if self._hold is not None and leaving.parcel is not None:
+            self._hold.judged(leaving.parcel, {} if outcome is None else outcome.marks)
+        told = self._tell_of(leaving.released, outcome)
+        self._leave(leaving, outcome if told else None)
 
-    def _leave(self, released: Released, closing: Closing | None, outcome: Outcome | None) -> None:
-        if self._settling is not None and closing is not None:
-            self._settling.leave(released, closing, outcome)
+    def _leave(self, leaving: _Leaving, outcome: Outcome | None) -> None:
+        settling, closing = self._settling, leaving.closing
+        if settling is None or closing is None:
+            return
+        if leaving.parcel is None:
+            settling.leave(leaving.released, closing, outcome)
+        else:
+            leaving.parcel.when_sent(lambda: settling.leave(leaving.released, closing, outcome))
 
     def _tell_of(self, released: Released, outcome: Outcome | None) -> bool:
         """Counts what became of a release and exports what is new; whether that is anything."""

@@ -21,6 +21,7 @@ from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from onpath.report import Verdict
 from onpath.results import EVALUATION_ID, EVENT_NAME, SCOPE_NAME, Leaving, SpanMode, SpanValues, version
 from onpath.results_presets import Preset
 from onpath_collector.otlp.wire import joined, varint
@@ -30,6 +31,11 @@ _SCOPES: Final = b"\x12"  # ... scope_spans and scope_logs, field 2 ...
 _RECORDS: Final = b"\x12"  # ... spans and log_records, field 2 ...
 _LOG_ATTRIBUTE: Final = b"\x32"  # ... attributes of a log record, field 6 ...
 _SPAN_ATTRIBUTE: Final = b"\x4a"  # ... and of a span, field 9
+
+_MARKS: Final = ("onpath.", "gen_ai.evaluation.")  # what of the evaluation span an agent's span can carry
+    "onpath.",
+    "gen_ai.evaluation.",
+)  # of the evaluation span's attributes, those that an agent's span has not
 
 _SAMPLED: Final = 1  # W3C trace flags
 _KNOWN: Final = SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
@@ -55,6 +61,22 @@ def encode_spans(
         return b""
     records = [_span(one.span(mode, presets), judged_at_ns) for one in leaving]
     return _request(resource, records) if records else b""
+
+
+def encode_marks(leaving: Iterable[Leaving]) -> dict[tuple[bytes, bytes], bytes]:
+    """What the scopes' own spans take on (`marking.Marks`): of several workflows on one span, the worst verdict."""
+    worst: dict[tuple[str, str], Leaving] = {}
+    for one in leaving:
+        place = (one.result.trace_id, one.result.span_id)
+        found = worst.get(place)
+        if found is None or Verdict.of([found.result.verdict, one.result.verdict]) != found.result.verdict:
+            worst[place] = one
+    return {(_trace_id(trace), _span_id(span)): _mark(one) for (trace, span), one in worst.items()}
+
+
+def _mark(one: Leaving) -> bytes:
+    found = one.span("clamped").attributes
+    return _attributes({k: v for k, v in found.items() if k.startswith(_MARKS)}, _SPAN_ATTRIBUTE)
 
 
 def _request(resource: Mapping[str, str], records: Sequence[bytes]) -> bytes:

@@ -1,0 +1,55 @@
+"""Serialised spans that leave one by one: with attributes added to some of them, or without those that stay behind.
+
+Whatever else is in their messages, unknown fields too, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from onpath_collector.otlp.splitting import Chunk, fault_of
+from onpath_collector.otlp.wire import parse
+
+Marks: TypeAlias = Mapping[tuple[bytes, bytes], bytes]
+"""Serialised attributes of a span, by its trace and span id."""
+
+
+def marked(chunks: Iterable[bytes], marks: Marks) -> bytes:
+    """An ExportTraceServiceRequest of these TracesData, one after the other; an attribute that is there is replaced."""
+    return b"".join([_marked(data, marks) if any(span_id in data for _, span_id in marks) else data for data in chunks])
+
+
+def _marked(data: bytes, marks: Marks) -> bytes:
+    request = parse(ExportTraceServiceRequest, data)
+    for span in (s for group in request.resource_spans for scope in group.scope_spans for s in scope.spans):
+        mark = marks.get((span.trace_id, span.span_id))
+        if mark is None:
+            continue
+        added = {attribute.key for attribute in Span.FromString(mark).attributes}
+        for i in reversed(range(len(span.attributes))):
+            if span.attributes[i].key in added:
+                del span.attributes[i]
+        span.MergeFromString(mark)
+    return request.SerializeToString()
+
+
+def without(data: bytes, chunks: Collection[Chunk], spans: int) -> tuple[bytes, int]:
+    """An ExportTraceServiceRequest of so many `spans` without those of these chunks of it, and how many are left.
+
+    As it came, if there are no chunks; empty, if there is nothing else.
+    """
+    left = spans - sum(len(chunk.spans) for chunk in chunks)
+    if not chunks or not left:
+        return (b"" if chunks else data), left
+    gone = {(chunk.trace_id, span[0]) for chunk in chunks for span in chunk.spans}
+    request = parse(ExportTraceServiceRequest, data)
+    for scope in (scope for group in request.resource_spans for scope in group.scope_spans):
+        for i in reversed(range(len(scope.spans))):
+            span = scope.spans[i]
+            if (span.trace_id, span.span_id) in gone and not fault_of(span)[0]:
+                del scope.spans[i]
+    return request.SerializeToString(), left
