@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.live.support import Watched
 
 SCRIPT = """
 import json, os, sys, threading
@@ -87,3 +91,17 @@ def test_a_run_that_goes_on_in_a_child_is_unknown_there(tmp_path: Path) -> None:
     assert "pass" not in found["judged"]
     assert "fail" not in found["judged"]
     assert found["started"] == 1
+
+
+def test_in_the_master_of_uwsgi_no_thread_is_there_to_be_forked_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker forked while another thread runs hangs in uWSGI (make forks); a flush does the work of the thread."""
+    monkeypatch.setitem(sys.modules, "uwsgi", SimpleNamespace(masterpid=os.getpid))
+    before = threading.active_count()
+    with Watched() as watched:
+        watched.run("override")
+        assert threading.active_count() == before
+        assert watched.sink.reports == []
+        assert watched.flushed().verdicts == ["fail"]
+        watched.run("look_up", "check", "pay")
+    assert watched.sink.verdicts == ["fail", "pass"]
+    assert threading.active_count() == before

@@ -2,13 +2,14 @@
 
 Hooks -> `put` (lock-free: a SimpleQueue may be put to from a destructor or a signal handler) -> after a moment to
 gather: book -> work. The thread is started by the first span, so always after a fork; it is a daemon and waits without
-polling. A `Station` belongs to the process that made it: `pid` tells.
+polling; in uWSGI's master there is none. A `Station` belongs to the process that made it: `pid` tells.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -170,9 +171,11 @@ class Station:
         if not self._starting.acquire(blocking=False):
             return
         thread = threading.Thread(target=self._run, name="onpath", daemon=True)
+        self._threadless = _is_uwsgi_master()
         self._thread = thread
         try:
-            thread.start()
+            if not self._threadless:
+                thread.start()
         except RuntimeError:  # the interpreter is ending
             self._threadless = True
         self._at_start()
@@ -189,10 +192,15 @@ class Station:
         self._inbox.put(Item(ASK, request, 0))
         self._hurry.set()
         if self._threadless:
-            with _quiet():
-                while not request.done.is_set():
-                    self._turn(wait=False)
+            self._work_here(request)
         return request.done.wait(max(0.0, timeout))
+
+    def _work_here(self, request: _Request) -> None:
+        self._thread_id = threading.get_ident()
+        with _quiet():
+            while not request.done.is_set():
+                self._turn(wait=False)
+        self._thread_id = None
 
     # ---------------------------------------------------------------- in the judging thread
 
@@ -306,6 +314,12 @@ class Station:
             if later is not None:
                 self._again[trace_id] = run
                 self._look_at = later if self._look_at is None else min(self._look_at, later)
+
+
+def _is_uwsgi_master() -> bool:
+    """A worker that uWSGI forks while another thread holds the interpreter's lock waits for that lock for ever."""
+    uwsgi = sys.modules.get("uwsgi")  # there only inside of uWSGI
+    return uwsgi is not None and uwsgi.masterpid() == os.getpid()
 
 
 @contextmanager
