@@ -33,9 +33,6 @@ _LOG_ATTRIBUTE: Final = b"\x32"  # ... attributes of a log record, field 6 ...
 _SPAN_ATTRIBUTE: Final = b"\x4a"  # ... and of a span, field 9
 
 _MARKS: Final = ("onpath.", "gen_ai.evaluation.")  # what of the evaluation span an agent's span can carry
-    "onpath.",
-    "gen_ai.evaluation.",
-)  # of the evaluation span's attributes, those that an agent's span has not
 
 _SAMPLED: Final = 1  # W3C trace flags
 _KNOWN: Final = SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
