@@ -25,7 +25,7 @@ def main(cache: str) -> None:
     files |= {str(file) for file in Path(sysconfig.get_path("stdlib"), "encodings").glob("*.py")}
     for file in sorted(files):
         py_compile.compile(file, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
-    print(f"{len(files)} modules compiled")
+    sys.stdout.write(f"{len(files)} modules compiled\n")
 
 
 def _import_all(package: str) -> None:
@@ -36,7 +36,7 @@ def _import_all(package: str) -> None:
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as error:
-            print(f"left out: {module.name} (needs {error.name})")
+            sys.stdout.write(f"left out: {module.name} (needs {error.name})\n")
 
 
 if __name__ == "__main__":
