@@ -17,9 +17,9 @@ from onpath_collector.buffer import Released, TraceBuffer
 from onpath_collector.counts import TraceCounts
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.hold import Hold, Parcel
-from onpath_collector.journal import Closing, Journal
+from onpath_collector.journal import Closing
 from onpath_collector.judging import Job, Outcome
-from onpath_collector.settling import Settling
+from onpath_collector.settling import Keeper, Settling
 from onpath_collector.workers import JobFailed, JobTimeout, Judge
 
 log: Final = logging.getLogger("onpath")
@@ -61,7 +61,7 @@ class Release:
         parallel: int,
         queue: int,
         observer: Observer | None = None,
-        journal: Journal | None = None,
+        journal: Keeper | None = None,
         hold: Hold | None = None,
     ) -> None:
         """`clock` is the buffer's, in seconds; `wall_clock` gives nanoseconds since the Unix epoch. With `hold` spans

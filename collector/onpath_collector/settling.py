@@ -1,22 +1,39 @@
-"""Tells the journal what becomes of released traces, so that after a crash they end as they did, or not again.
+"""Tells who keeps requests what becomes of released traces: after a crash they end as they did, or not again.
 
 released -> enter (the ending is written) -> judged, once that is written -> exported -> sent everywhere -> settled
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from onpath_collector.buffer import Released, TraceBuffer
 from onpath_collector.exporters.base import ResultExporter, SendingExporter
-from onpath_collector.journal import Closing, Journal
+from onpath_collector.journal import Closing
 from onpath_collector.judging import Outcome
 
 
-class Settling:
-    """Between Release and a journal."""
+class Keeper(Protocol):
+    """Keeps requests until their traces are settled, by their numbers; a journal, which tells more of this."""
 
-    def __init__(self, journal: Journal, buffer: TraceBuffer) -> None:
+    def releasing(
+        self, traces: tuple[bytes, ...], reason: str, requests: Sequence[int], root: bytes = ...
+    ) -> Closing: ...
+
+    def flush(self, closings: Iterable[Closing]) -> None: ...
+
+    def judged(self, closing: Closing, memory: int | None, results: Iterable[bytes] = ...) -> None: ...
+
+    def sent(self, closing: Closing) -> None: ...
+
+    def let_go(self, number: int) -> None: ...
+
+
+class Settling:
+    """Between Release and a keeper."""
+
+    def __init__(self, journal: Keeper, buffer: TraceBuffer) -> None:
         self._journal = journal
         self._buffer = buffer
         self._senders: list[SendingExporter] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from typing import Final
 
 from onpath_collector.buffer.openings import Openings
@@ -231,6 +231,19 @@ class TraceBuffer:
         """Lets go of everything, as `shutdown`; runs already told to leave keep their reason."""
         self._no_span(self._runs.waiting.empty())
         return [found for run in list(self._open) for found in self._close(now, run, now, run.forced or "shutdown")]
+
+    def give_up(self, tags: Container[int], reason: str) -> tuple[int, set[int]]:
+        """Drops what is open and holds one of these tags: another collector is to judge it.
+
+        How many traces were dropped that had never been released, and all tags that went with them.
+        """
+        runs = [run for run in self._open if any(tag in tags for tag in run.tags)]
+        for run in runs:
+            self._runs.give_up(run)
+            self.counts.dropped_spans[reason] += run.spans
+        traces = sum(run.fresh for run in runs)
+        self.counts.traces_released += traces
+        return traces, {tag for run in runs for tag in run.tags}
 
     def settle(self, released: Released, outcome: Hashable | None) -> Hashable | None:
         """What was released is judged, with a result of `outcome`, or (None) given up. Needed once for each Released.

@@ -107,6 +107,14 @@ class Openings:
         self._sessions[session] = run
         return run
 
+    def give_up(self, run: Run) -> None:
+        """Forgets an open run, as if it had never been; what was judged of it before is remembered."""
+        self.open.remove(run)
+        if run.session is not None and self._sessions.get(run.session) is run:
+            del self._sessions[run.session]
+        if run.prior is not None and not run.prior.judging:
+            self.ids.shrink(run.prior)
+
     def add_evidence(self, run: Run, data: bytes) -> None:
         if run.attach(data):
             self.open.bytes += len(data)
