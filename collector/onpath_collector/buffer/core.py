@@ -8,7 +8,7 @@ from typing import Final
 
 from onpath_collector.buffer.openings import Openings
 from onpath_collector.buffer.releases import awaited, part_of, whole_of
-from onpath_collector.buffer.run import NEVER, RUN_WEIGHT, Run
+from onpath_collector.buffer.run import NEVER, RUN_WEIGHT, SPAN_WEIGHT, Run
 from onpath_collector.buffer.settled import Judgement, Settled
 from onpath_collector.buffer.subtraces import SubTrace
 from onpath_collector.buffer.values import LATENESS, BufferSettings, Counts, Evidence, Reason, Released, Spans
@@ -67,7 +67,7 @@ class TraceBuffer:
     # In
 
     def admits(self, now: float, size: int) -> bool:
-        """Whether a request of `size` bytes may come in; otherwise its sender is to come back.
+        """Whether a request that takes `size` bytes may come in; otherwise its sender is to come back.
 
         Over the limit, settled traces lose their bytes first; then the heaviest-times-oldest open traces are released
         early. What is on its way to be judged may be over the limit by an eighth of it. Whatever the answer, deadlines
@@ -85,6 +85,11 @@ class TraceBuffer:
             self._open.release_early(now, max(over, limit // 16))
         return self.memory + size <= limit + limit // _OUTGOING
 
+    @staticmethod
+    def weight_of(size: int, spans: int, traces: int) -> int:
+        """What so many bytes of spans of so many traces take of the memory, at most, about."""
+        return size + spans * SPAN_WEIGHT + traces * RUN_WEIGHT
+
     def push(self, now: float, pushed: Spans, tag: int | None = None) -> bool:
         """Takes the spans of one trace that came together. Spans that can't be judged any more are counted.
 
@@ -99,6 +104,8 @@ class TraceBuffer:
         if run.full is not None:
             self.counts.dropped_spans[run.full] += count
             return False
+        if self._runs.whole_since and not run.partial:
+            run.partial = min([span[3] for span in pushed.spans]) < self._runs.whole_since
         size = run.bytes
         new = run.take(now, index, pushed, self._declares)
         self._open.bytes += run.bytes - size
@@ -115,6 +122,18 @@ class TraceBuffer:
         if run.forced is not None or (run.scheduled > now + self._soonest and (index.ends or run.scheduled == NEVER)):
             self._open.schedule(run)  # else these spans can only have made its deadline later
         return self._tagged(run, tag, run.bytes > size)
+
+    def divide(self, now: float, whole_since: int, lag: float) -> None:
+        """Which of several collectors gets which trace has changed: parts of those under way may be with another one.
+
+        What is open, and what comes with a span that started before `whole_since` (ns since the epoch), is partial.
+        So is a session that opens while an earlier part of it may have gone elsewhere: for `session_idle`, and `lag`,
+        by which others may see the change later.
+        """
+        for run in self._open:
+            run.partial = True
+        self._runs.whole_since = max(self._runs.whole_since, whole_since)
+        self._runs.sessions_whole_from = now + lag + self.settings.session_idle
 
     def attach(self, now: float, evidence: Evidence, tag: int | None = None) -> bool:
         """Takes log records that name spans of one trace. They never open a trace, but re-open a settled one.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from onpath_collector.buffer.evidence import WaitingRoom
 from onpath_collector.buffer.open_runs import OpenRuns
 from onpath_collector.buffer.run import Run, TraceIndex
 from onpath_collector.buffer.settled import ANEW, Entry, LateStore, Settled, SettledIds
 from onpath_collector.buffer.values import BufferSettings, Counts, Spans
+
+NEVER_BEFORE: Final = float("-inf")
 
 
 class Openings:
@@ -17,6 +21,8 @@ class Openings:
         self.ids = SettledIds(settings.settled_memory)
         self.late = LateStore(settings.late_window, settings.late_bytes, self._lost_bytes)
         self.waiting = WaitingRoom(settings.idle_timeout, settings.evidence_bytes)
+        self.whole_since = 0  # spans that started before (ns) may have siblings at another collector; 0: there is none
+        self.sessions_whole_from = NEVER_BEFORE
         self._sessions: dict[str, Run | Settled] = {}
         self._counts = counts
 
@@ -71,6 +77,7 @@ class Openings:
             self.open.add(run)
             if session is not None:
                 self._sessions[session] = run
+                run.partial = now < self.sessions_whole_from
         fresh = trace_id not in self.ids
         self.open.add_trace(run, trace_id, fresh)
         self._counts.traces_started += fresh
@@ -104,6 +111,7 @@ class Openings:
             self.open.merge(run, target)
             return target
         run.session = session
+        run.partial = run.partial or now < self.sessions_whole_from
         self._sessions[session] = run
         return run
 

@@ -58,7 +58,7 @@ def part_of(run: Run, sub: SubTrace, judgement: Judgement, due: float, reason: R
         revision=judgement.revision + 1,
         late=sub.late,
         duplicates=run.duplicates,
-        partial=False,
+        partial=run.partial,
         opened_at=run.first,
         due_at=due,
         tags=(),

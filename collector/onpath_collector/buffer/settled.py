@@ -67,8 +67,8 @@ class Settled(Judgement):
     """A released run. `data` is None once its bytes are gone, or a run again."""
 
     __slots__ = (
-        "anew", "at", "data", "digests", "duplicates", "evidence", "indexes", "late", "marked", "session",
-        "size", "spans", "trace_ids",
+        "anew", "at", "data", "digests", "duplicates", "evidence", "indexes", "late", "marked", "partial",
+        "session", "size", "spans", "trace_ids",
     )  # fmt: skip
 
     def __init__(self, run: Run, now: float) -> None:
@@ -78,6 +78,7 @@ class Settled(Judgement):
         self.session = run.session
         self.marked = run.forced == "marked" and run.full is None
         self.anew = run.declared is not None and bool(run.declared.roots)
+        self.partial = run.partial
         self.late = run.late
         self.duplicates = run.duplicates
         self.spans = run.spans
@@ -110,6 +111,7 @@ class Settled(Judgement):
         """The run again, with all that was held. Its bytes go with it."""
         run = Run(now, self.session)
         run.prior = self
+        run.partial = self.partial
         run.late, run.duplicates, run.spans = self.late, self.duplicates, self.spans
         if self.data is not None:
             run.chunks = self.data.chunks()

@@ -68,7 +68,7 @@ class Opening:
         return Opening(
             now,
             fresh=False,
-            partial=False,
+            partial=self.partial,
             parents=dict(self.parents),
             chunks=list(self.chunks),
             logs=list(self.logs),
