@@ -53,7 +53,7 @@ def test_a_journal_that_fills_its_disk_goes_on_by_itself(
     full = collector.output.count("the journal cannot be written")
     well = collector.output.count("the journal can be written again")
     assert full
-    assert well == full
+    assert well == full, collector.output
     assert load.failures == []
     assert_nothing_lost(lives, load.acknowledged, sink)
     tell(f"full {full} times, {load.refused} calls refused, {len(load.acknowledged)} spans;", collector.ledger)

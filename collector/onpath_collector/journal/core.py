@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 
 from onpath_collector.journal.directory import Directory
 from onpath_collector.journal.records import Contents, Ending, Request, Signal
+from onpath_collector.journal.room import room_for
 from onpath_collector.journal.store import Fsync, Marks, Store
-from onpath_collector.journal.wal import PAGE
 from onpath_collector.journal.writer import Work, Writer
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class Journal:
         self._store = store
         self._writer = Writer(store, directory, settings.interval)
         self._started = self._closed = False
-        self._kept = {number: _Kept(_room(size)) for number, (_, _, size) in contents.requests.items()}
+        self._kept = {number: _Kept(room_for(size)) for number, (_, _, size) in contents.requests.items()}
         self._next = 1 + max([0, *self._kept, *(e.upto for e in contents.endings)])
         self._next_ending = 1 + max([0, *(e.id for e in contents.endings)])
         self._last_taken = self._next - 1
@@ -152,7 +152,7 @@ class Journal:
         """Raises Full when a request of so many bytes can't be taken now."""
         if self._closed or self._writer.failing is not None:
             raise Full(self._writer.failing or "closed")
-        if self.size + _room(size) > self._settings.max_bytes:
+        if self.size + room_for(size) > self._settings.max_bytes:
             raise Full("max_bytes")
         if self.pending[1] + size > max(_PENDING, size):
             raise Full("the disk is slow")
@@ -166,7 +166,7 @@ class Journal:
         Raises Full, and what `take` raises. Once written it is taken, also if the caller has ceased to wait.
         """
         self.admit(len(body))
-        number, kept = self._next, _Kept(_room(len(body)))
+        number, kept = self._next, _Kept(room_for(len(body)))
         self._next += 1
         self._size += kept.size
         self._count_pending(1, len(body))
@@ -329,11 +329,6 @@ class Journal:
             self._timer = None
         marks, self._marks = self._marks, Marks()
         return marks
-
-
-def _room(size: int) -> int:
-    """Bytes on the disk that a request of so many takes, about: what does not fit a page has pages of its own."""
-    return size + 64 if size < PAGE // 2 else -(-(size + 64) // PAGE) * PAGE
 
 
 def _retrieve(future: asyncio.Future[T]) -> None:

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from onpath_collector.journal.records import Contents
+from onpath_collector.journal.room import LEAST
 from onpath_collector.journal.salvage import Pages, Salvaged, salvage
 from onpath_collector.journal.store import Damaged, Fsync, Marks, Store
 from onpath_collector.journal.wal import Log, read_log
 
 log: Final = logging.getLogger("onpath")
 
-_RESERVE: Final = 1 << 20  # bytes: what it takes to remove rows when the disk is full
+_RESERVE: Final = 8 << 20  # bytes; an eighth of a small disk
 _BATCH: Final = 64  # requests written at once
 
 
@@ -47,6 +48,7 @@ class Directory:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
+            self.reserve = max(LEAST, min(_RESERVE, shutil.disk_usage(path).total // 8))
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise JournalError(f"the journal {path}: {error.strerror or error}") from None
@@ -144,11 +146,17 @@ class Directory:
         self._new.replace(target)
         _sync(self.path)
 
+    @property
+    def free(self) -> int:
+        """Bytes of the disk."""
+        return shutil.disk_usage(self.path).free
+
     def take_reserve(self) -> bool:
-        """Whether there is room, now kept, for what must be written when there is no more."""
+        """Whether there is room, now kept, for what must be written when others have taken all the rest: to write the
+        log back, to remove rows."""
         try:
-            if not self._reserve.exists() or self._reserve.stat().st_size < _RESERVE:
-                _write_private(self._reserve, bytes(_RESERVE))
+            if not self._reserve.exists() or self._reserve.stat().st_size < self.reserve:
+                _write_private(self._reserve, bytes(self.reserve))
         except OSError:
             self.give_reserve()
             return False

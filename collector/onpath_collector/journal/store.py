@@ -19,12 +19,14 @@ from onpath_collector.journal.records import (
     read_forwarded,
     read_request,
 )
+from onpath_collector.journal.room import Room, room_for
 from onpath_collector.journal.wal import PAGE, length_of
 
 Fsync: TypeAlias = Literal["always", "interval", "never"]
 
 _SYNCHRONOUS: Final = {"always": "FULL", "interval": "NORMAL", "never": "OFF"}
-_LOG: Final = length_of(1000)  # bytes that the log may grow to before it is written back; cut there, it ends well
+_MARK: Final = 256  # bytes on the disk, about
+_LOG: Final = length_of(1000)  # bytes that the log keeps on the disk; cut there, it ends well
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS requests(id INTEGER PRIMARY KEY, signal TEXT, items INTEGER, body BLOB, sum INTEGER)",
     "CREATE TABLE IF NOT EXISTS forwarded(id INTEGER PRIMARY KEY, sum INTEGER)",
@@ -48,6 +50,11 @@ class Marks:
 
     def __bool__(self) -> bool:
         return bool(self.forwarded or self.removed or self.endings or self.forgotten)
+
+    @property
+    def room(self) -> int:
+        """Bytes in the log, about, that it takes to write them."""
+        return PAGE * (1 + len(self.removed)) + _MARK * (len(self.forwarded) + len(self.endings) + len(self.forgotten))
 
     def add(self, later: Marks) -> None:
         self.forwarded |= later.forwarded
@@ -77,6 +84,8 @@ class Store:
 
     def __init__(self, path: Path, fsync: Fsync) -> None:
         self.fsync = fsync
+        self._path = path
+        self.log_limit = _LOG  # bytes that the log may grow to before it is written back
         self._unchecked = 0  # bytes in the log that are not written back, about
         self._unsynced = False
         self._log: int | None = None
@@ -92,11 +101,13 @@ class Store:
     def _set_up(self) -> None:
         for setting in (
             f"page_size={PAGE}",
-            "locking_mode=EXCLUSIVE",  # no shared memory, which a full disk would turn into SIGBUS
+            "locking_mode=EXCLUSIVE",  # first: no shared memory, which a full disk would turn into SIGBUS
+            "auto_vacuum=INCREMENTAL",  # see `shrink`; of a new file alone
             "journal_mode=WAL",
             f"synchronous={_SYNCHRONOUS[self.fsync]}",
             "wal_autocheckpoint=0",  # see `write_back`: after the senders have their answer
             f"journal_size_limit={_LOG}",
+            "secure_delete=OFF",  # removing must not take room: on a full disk it is the way out
             "temp_store=MEMORY",
         ):
             self._connection.execute(f"PRAGMA {setting}").fetchall()
@@ -151,7 +162,7 @@ class Store:
                 run("ROLLBACK")
             raise
         self._unsynced = True
-        self._unchecked += sum(len(r.body) for r in requests) + PAGE * (1 + len(marks.removed))
+        self._unchecked += sum(room_for(len(r.body)) for r in requests) + marks.room
 
     def _write(self, requests: Sequence[Request], marks: Marks) -> None:
         many = self._connection.executemany
@@ -168,7 +179,7 @@ class Store:
 
     @property
     def log_is_long(self) -> bool:
-        return self._unchecked > _LOG
+        return self._unchecked > self.log_limit
 
     @property
     def unsynced(self) -> bool:
@@ -186,6 +197,22 @@ class Store:
         mode = "TRUNCATE" if empty else "PASSIVE"
         self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
         self._unchecked = 0
+
+    def room(self, free: int) -> Room:
+        """`free`: bytes of the disk."""
+        pages, unused = (
+            self._connection.execute(f"PRAGMA {n}").fetchone()[0] for n in ("page_count", "freelist_count")
+        )
+        return Room(free, self._path.stat().st_size, pages * PAGE, unused * PAGE)
+
+    def shrink(self, pages: int) -> bool:
+        """Takes up to so many pages that nothing is on out of the file; False if there are none. The disk has them
+        back once the log is written back."""
+        if not self._connection.execute("PRAGMA freelist_count").fetchone()[0]:
+            return False
+        self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would stop after one page
+        self._unchecked += PAGE
+        return True
 
     @property
     def dirty(self) -> bool:

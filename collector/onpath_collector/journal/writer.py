@@ -2,8 +2,9 @@
 
     submit(requests, marks) -> queue -> one transaction -> fsync, if asked for -> done, on the loop, in that order
 
-When a batch can't be written (disk full, mostly), its requests are refused and its marks are kept. From then on
-requests are refused at once, and each second it is tried again whether what is owed can be written.
+What the disk has no room for is refused before it is written; marks are kept until they can be. When there is no room for
+anything to speak of, or a write fails, requests are refused at once, and each second room is made: what is owed is
+written into the reserve, the log is written back, and pages that nothing is on are given back to the disk.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Final
 
 from onpath_collector.journal.directory import Directory
 from onpath_collector.journal.records import Request
+from onpath_collector.journal.room import LEAST, Room, room_for
 from onpath_collector.journal.store import Marks, Store
+from onpath_collector.journal.wal import PAGE
 
 log: Final = logging.getLogger("onpath")
 
@@ -28,7 +31,10 @@ _BATCH: Final = 64  # pieces of work, and ...
 _BATCH_BYTES: Final = 8 << 20  # ... bytes, that one transaction takes
 _AGAIN: Final = 1.0  # seconds until a journal that can't be written is tried again
 _QUIET: Final = 1.0  # seconds without work after which the log is written back
-_OWED: Final = 256  # marks written at once when there is little room
+_NO_ROOM: Final = "no room on the disk"
+_OWED: Final = 64  # marks written at once, and ...
+_PAGES: Final = 16  # ... pages given back at once, when there is little room
+_MOVED: Final = 3 * PAGE  # bytes in the log, at most, that it takes to give one back
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +61,9 @@ class Writer:
         self._interval = interval if store.fsync == "interval" else None
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._owed = Marks()
+        self._room_left = True  # in the file, perhaps
+        self._batch_bytes = min(_BATCH_BYTES, directory.reserve // 2)
+        store.log_limit = min(store.log_limit, directory.reserve // 2)
         self._synced = self._tried = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="onpath-journal", daemon=True)
@@ -76,7 +85,7 @@ class Writer:
 
     def _run(self) -> None:
         if not self._directory.take_reserve():
-            self._fail("no room on the disk")
+            self._fail(_NO_ROOM)
         going = True
         while going:
             batch, going = self._next()
@@ -95,7 +104,7 @@ class Writer:
             while work is not None:
                 batch.append(work)
                 size += sum(len(r.body) for r in work.requests)
-                if len(batch) == _BATCH or size > _BATCH_BYTES:
+                if len(batch) == _BATCH or size > self._batch_bytes:
                     return batch, True
                 work = self._queue.get_nowait()
         except Empty:
@@ -111,18 +120,42 @@ class Writer:
         for work in batch:
             if work.marks is not None:
                 self._owed.add(work.marks)
-        why = self.failing
-        if why is None:
+        taken: list[Work] = []
+        if self.failing is None:
             try:
-                self._store.write([r for work in batch for r in work.requests], self._owed)
+                taken = self._fitting(batch)
+                self._store.write([r for work in taken for r in work.requests], self._owed)
                 self._owed = Marks()
-            except sqlite3.Error as error:
-                why = str(error)
-                self._fail(why)
+            except (OSError, sqlite3.Error) as error:
+                self._fail(str(error))
+                taken = []
         for work in batch:
             if work.task is not None:
                 self._perform(work.task)
-        self._tell(batch, why)
+        self._tell(taken, None)
+        self._tell([work for work in batch if work not in taken], self.failing or _NO_ROOM)
+
+    def _fitting(self, batch: list[Work]) -> list[Work]:
+        """Those that the disk has room for: one that is too large is refused alone."""
+        taken = self._first(batch)
+        if len(taken) < len(batch):
+            self._make_room()
+            taken = self._first(batch)
+            if not self._is_well(self._room()):
+                self._fail(_NO_ROOM)
+        return taken
+
+    def _first(self, batch: list[Work]) -> list[Work]:
+        room, size, taken = self._room(), self._owed.room, []
+        for work in batch:
+            more = sum(room_for(len(request.body)) for request in work.requests)
+            if not more or room.fits(size + more):
+                size += more
+                taken.append(work)
+        return taken
+
+    def _room(self) -> Room:
+        return self._store.room(self._directory.free)
 
     def _perform(self, task: Callable[[Store], None]) -> None:
         try:
@@ -145,10 +178,19 @@ class Writer:
                 if now >= self._synced + self._interval:
                     self._synced = now
                     self._store.sync()
-            if self.failing is None and (self._store.log_is_long or (quiet and self._store.dirty)):
+            if self.failing is None and self._store.log_is_long:
                 self._store.write_back()
+            elif self.failing is None and quiet:
+                self._tidy()
         except (OSError, sqlite3.Error) as error:
             self._fail(str(error))
+
+    def _tidy(self) -> None:
+        if self._store.dirty:
+            self._store.write_back()
+            self._room_left = True
+        elif self._room_left:
+            self._room_left = self._store.shrink(self._batch_bytes // _MOVED)
 
     def _fail(self, why: str) -> None:
         self.failures += 1
@@ -158,23 +200,44 @@ class Writer:
             log.error("the journal cannot be written (%s): senders are told to come back later", why)
 
     def _recover(self) -> None:
-        """Writes what is owed, in pieces, into the room that was kept for that; well again once it is there again."""
+        """Writes what is owed into the room that was kept for that; well again once there is room again."""
         self._tried = time.monotonic()
         self._directory.give_reserve()
-        piece = Marks()
         try:
-            self._store.write_back(empty=True)
-            while piece := self._owed.take(_OWED):
-                self._store.write([], piece)
-                self._store.write_back(empty=True)
-        except sqlite3.Error as error:
-            piece.add(self._owed)
-            self._owed = piece
+            self._make_room()
+            well = self._is_well(self._room(), self._directory.reserve)
+        except (OSError, sqlite3.Error) as error:
             self.failing = str(error)
             return
-        if self._directory.take_reserve():
+        if well and self._directory.take_reserve():
             self.failing = None
             log.warning("the journal can be written again")
+
+    def _make_room(self) -> None:
+        """Writes what is owed, piece by piece, and gives back to the disk what it takes to be well."""
+        self._write_back()
+        while piece := self._owed.take(_OWED):
+            try:
+                self._store.write([], piece)
+            except sqlite3.Error:
+                piece.add(self._owed)
+                self._owed = piece
+                raise
+            self._write_back()
+        while not self._is_well(self._room(), self._directory.reserve):
+            if not self._store.shrink(_PAGES):
+                return
+            self._write_back()
+
+    def _is_well(self, room: Room, reserve: int = 0) -> bool:
+        """Whether what usually comes at once fits, beside a reserve that is to be taken."""
+        return room.fits(self._batch_bytes, LEAST + reserve)
+
+    def _write_back(self) -> None:
+        """Empties the log, unless the file would grow by more than there is room for: that would use it up in vain."""
+        room = self._room()
+        if room.growth <= room.free:
+            self._store.write_back(empty=True)
 
 
 def _call_all(done: Sequence[Callable[[str | None], None]], why: str | None) -> None:
