@@ -2,8 +2,8 @@
 
     submit(requests, marks) -> queue -> one transaction -> fsync, if asked for -> done, on the loop, in that order
 
-What the disk has no room for is refused before it is written; marks are kept until they can be. When there is no room for
-anything to speak of, or a write fails, requests are refused at once, and each second room is made: what is owed is
+What the disk has no room for is refused before it is written; marks are kept until they can be. When there is no room
+for anything to speak of, or a write fails, requests are refused at once, and each second room is made: what is owed is
 written into the reserve, the log is written back, and pages that nothing is on are given back to the disk.
 """
 
