@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, Self, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
@@ -28,6 +28,7 @@ from onpath_collector.config_parts import (
     DurabilityConfig,
     EvaluateConfig,
     ForwardConfig,
+    GatewayConfig,
     GrpcReceiverSettings,
     HttpReceiverSettings,
     JudgeConfig,
@@ -54,6 +55,7 @@ __all__ = [
     "DurabilityConfig",
     "EvaluateConfig",
     "ForwardConfig",
+    "GatewayConfig",
     "GrpcReceiverSettings",
     "HttpReceiverSettings",
     "JudgeConfig",
@@ -107,9 +109,16 @@ class Settings(BaseSettings):
     results: ResultsConfig = ResultsConfig()
     judge: JudgeConfig = JudgeConfig()
     admin: AdminConfig = AdminConfig()
+    gateway: GatewayConfig = GatewayConfig()
     policy: str | dict[str, Any] | list[Any] | None = None
     shutdown_timeout: Duration = 20.0
     log: LogConfig = LogConfig()
+
+    @model_validator(mode="after")
+    def _in_time(self) -> Self:
+        if self.gateway.members is not None and self.buffer.settle_delay <= self.gateway.interval:
+            raise ValueError("gateway.interval must be below buffer.settle_delay: changes have to be seen in time")
+        return self
 
 
 def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:

@@ -232,6 +232,14 @@ class AdminConfig(PortConfig):
         return self
 
 
+class GatewayConfig(_Part):
+    """One of several collectors among which a load balancer shares the traces."""
+
+    members: str | None = None  # a name that resolves to the addresses of all of them
+    interval: Time = 1.0  # between looks at it
+    lag: Duration = 10.0  # by how much the load balancer may know of a change later, clocks included
+
+
 class LogConfig(_Part):
     format: Literal["auto", "console", "json"] = "auto"  # auto: console on a terminal, else json
     level: Literal["debug", "info", "warning", "error"] = "info"

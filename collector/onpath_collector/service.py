@@ -36,6 +36,7 @@ from onpath_collector.intake import Intake
 from onpath_collector.journal import Journal, JournalSettings
 from onpath_collector.judging import Setup
 from onpath_collector.listening import ListenError
+from onpath_collector.members import Addresses, Members
 from onpath_collector.otlp import Wanted
 from onpath_collector.outlets import endpoints, forwarders, otlp_results, sinks
 from onpath_collector.own_metrics import OwnMetrics, Parts
@@ -212,8 +213,24 @@ class Service:
         return True
 
     async def watch(self) -> None:
-        """Reads files anew when they change: the policy's, certificates, tokens; until cancelled."""
-        await asyncio.gather(self._watch_policy(), refresh_for_ever(self._secrets))
+        """Looks at what may change: policy, certificates, tokens, who shares the traces; until cancelled."""
+        await asyncio.gather(self._watch_policy(), refresh_for_ever(self._secrets), self._watch_members())
+
+    async def _watch_members(self) -> None:
+        gateway = self._settings.gateway
+        if gateway.members is not None:
+            self._divide()  # by this one's coming
+            await Members(gateway.members, gateway.interval, self._members_changed).watch()
+
+    def _members_changed(self, before: Addresses, now: Addresses) -> None:
+        told = "gateways were %d and are %d; traces that are open, or begin within %g s, are unknown"
+        log.info(told, len(before), len(now), self._settings.gateway.lag)
+        self._divide()
+
+    def _divide(self) -> None:
+        """Other collectors get traces than before: those that this may cut are not judged as whole ones."""
+        lag = self._settings.gateway.lag
+        self.buffer.divide(time.monotonic(), time.time_ns() + int(lag * 1e9), lag)
 
     async def _watch_policy(self) -> None:
         if self._source is None:
