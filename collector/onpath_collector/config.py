@@ -22,6 +22,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from onpath.policy.problems import pointer
 from onpath.policy.yaml import Document, read_text
+from onpath_collector.config_kafka import KafkaReceiverSettings, KafkaResultsConfig, hidden
 from onpath_collector.config_parts import (
     AdminConfig,
     BufferConfig,
@@ -59,6 +60,8 @@ __all__ = [
     "GrpcReceiverSettings",
     "HttpReceiverSettings",
     "JudgeConfig",
+    "KafkaReceiverSettings",
+    "KafkaResultsConfig",
     "LogConfig",
     "PortConfig",
     "QueueConfig",
@@ -120,6 +123,12 @@ class Settings(BaseSettings):
             raise ValueError("gateway.interval must be below buffer.settle_delay: changes have to be seen in time")
         return self
 
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.receivers.kafka.brokers and self.durability.mode == "journal":
+            raise ValueError("receivers.kafka and a journal don't go together: Kafka itself keeps what is not settled")
+        return self
+
 
 def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     """The settings in force: options over `ONPATH_*` variables over the file at `path` over defaults.
@@ -168,6 +177,8 @@ def shown(settings: Settings) -> dict[str, Any]:
     results = found["results"]
     for part in (found["forward"], results, results["traces"], results["logs"], results["metrics"]):
         part["headers"] = dict.fromkeys(part["headers"], "(hidden)")
+    hidden(found["receivers"]["kafka"])
+    hidden(results["kafka"])
     for sink in results["sinks"]:
         sink["url"] = sink["url"] and _open_part(sink["url"])
     return found
@@ -216,13 +227,13 @@ def _told(error: ErrorDetails, document: Document, options: Mapping[str, Any]) -
     else:
         message = error["msg"].removeprefix("Value error, ")
     variable = "ONPATH_" + "__".join(path).upper()
-    if _holds(options, path):
+    if path and _holds(options, path):
         place = "command line"
     elif variable in os.environ:
         place = f"environment variable {variable}"
     else:
         place = _place(document, at)
-    return f"{place}: {at}: {message}"
+    return ": ".join(filter(None, (place, at, message)))
 
 
 _UNION_BRANCHES: Final = frozenset({"literal['auto']", "int", "str", "dict[str,any]", "list[any]"})

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, HttpUrl, mod
 
 from onpath.results_presets import Preset
 from onpath_collector.buffer import BufferSettings
+from onpath_collector.config_kafka import KafkaReceiverSettings, KafkaResultsConfig
 from onpath_collector.config_values import Address, Duration, Size, Target, Time, worker_count
 from onpath_collector.listening import is_loopback
 
@@ -64,6 +65,7 @@ class HttpReceiverSettings(_Receiver):
 class ReceiversSettings(_Part):
     grpc: GrpcReceiverSettings = GrpcReceiverSettings()
     http: HttpReceiverSettings = HttpReceiverSettings()
+    kafka: KafkaReceiverSettings = KafkaReceiverSettings()
 
 
 class BufferConfig(_Part):
@@ -195,6 +197,7 @@ class ResultsConfig(_Part):
     spans: Literal["clamped", "realtime", "linked", "off"] = "clamped"
     presets: list[Preset] = []
     sinks: list[SinkConfig] = []
+    kafka: KafkaResultsConfig = KafkaResultsConfig()
     report_file: str | None = None
     store: StoreConfig = StoreConfig()
 

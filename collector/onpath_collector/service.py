@@ -32,9 +32,9 @@ from onpath_collector.exporters.own_spans import OwnSpans
 from onpath_collector.exporters.prometheus import PrometheusResults
 from onpath_collector.exporters.report_file import ReportFile
 from onpath_collector.http_server import Answer
-from onpath_collector.intake import Intake
 from onpath_collector.journal import Journal, JournalSettings
 from onpath_collector.judging import Setup
+from onpath_collector.kafka_parts import KafkaParts
 from onpath_collector.listening import ListenError
 from onpath_collector.members import Addresses, Members
 from onpath_collector.otlp import Wanted
@@ -43,6 +43,7 @@ from onpath_collector.own_metrics import OwnMetrics, Parts
 from onpath_collector.policy_source import PolicySource
 from onpath_collector.receivers.otlp_grpc import GrpcReceiver, GrpcSettings
 from onpath_collector.receivers.otlp_http import HttpReceiver, HttpSettings
+from onpath_collector.record_intake import RecordIntake
 from onpath_collector.release import Release
 from onpath_collector.replay import Replay
 from onpath_collector.reports import Reports
@@ -82,6 +83,7 @@ class Service:
         self._report_file: ReportFile | None = None
         self._otlp_results = otlp_results(settings, _resource(self._instance))
         self._sinks = sinks(settings.results)
+        self._kafka = KafkaParts(settings)
         self.reports = Reports(settings.results.store.path, settings.results.store.reports)
         self._judge = self._new_judge(self.policy) if self.policy is not None else None
         self.release = Release(
@@ -92,13 +94,13 @@ class Service:
             parallel=_at_once(settings.evaluate.processes, self._judge),
             queue=settings.evaluate.queue,
             observer=self.telemetry,
-            journal=self.journal,
+            journal=self.journal or self._kafka.keeper,
         )
         self._own_spans = OwnSpans()
         self._wanted = Wanted(
             settings.buffer.root_attributes, settings.buffer.group_by, self._instance, self._own_spans
         )
-        self.intake = Intake(
+        self.intake = RecordIntake(
             self.buffer,
             self.forwarders,
             self._wanted,
@@ -106,6 +108,7 @@ class Service:
             clock=time.monotonic,
             journal=self.journal,
         )
+        self._kafka.wire(self.intake, self.buffer, self.release.counts)
         self._secrets: list[Watched] = []
         self.receivers = self._new_receivers()
         self._admin = self._new_admin()
@@ -127,7 +130,7 @@ class Service:
             if self._otlp_results is not None:
                 exporters.append(self._otlp_results)
                 self._otlp_results.start()
-            exporters += self._sinks
+            exporters += [*self._sinks, *self._kafka.exporters]
             for forwarder in self.forwarders.values():
                 forwarder.start()
             if self.journal is not None:
@@ -146,6 +149,11 @@ class Service:
                 raise StartError(f"the downstream {endpoint} is this collector itself ({named(addresses)})", 2)
         if self.journal is not None:
             await self._bring_back(self.journal)
+        try:
+            await self._kafka.start()
+        except ValueError as error:
+            await self.stop()
+            raise StartError(str(error), 2) from None
         self.health.state = "ready"
         return addresses
 
@@ -172,13 +180,13 @@ class Service:
         self.health.state = "stopping"
         deadline = time.monotonic() + self._settings.shutdown_timeout
         share = self._settings.shutdown_timeout / 4  # kept for the results, when judging or the downstream drag on
-        await asyncio.gather(*(receiver.stop(min(5.0, share)) for receiver in self.receivers))
+        await asyncio.gather(*(each.stop(min(5.0, share)) for each in (*self.receivers, self._kafka)))
         forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
         if isinstance(self._judge, Asking):
             self._judge.hurry()
         await self.release.stop(deadline - share, leave=leave)
         results = () if self._otlp_results is None else (self._otlp_results,)
-        await asyncio.gather(*(each.close(deadline - share / 2) for each in (*results, *self._sinks)))
+        await asyncio.gather(*(each.close(deadline - share / 2) for each in (*results, *self._sinks, self._kafka)))
         await forwarding
         await asyncio.gather(*(f.close(None if self.journal else "shutdown") for f in self.forwarders.values()))
         if self.journal is not None:
@@ -256,7 +264,7 @@ class Service:
     def _new_admin(self) -> AdminPort:
         """Raises SecretError."""
         parts = Parts(
-            receivers=self.receivers,
+            receivers=(*self.receivers, *self._kafka.receivers),
             intake=self.intake,
             buffer=self.buffer,
             release=self.release,
@@ -267,6 +275,7 @@ class Service:
             evaluate_queue=self._settings.evaluate.queue,
         )
         self.telemetry.registry.register(OwnMetrics(parts))
+        self.telemetry.registry.register(self._kafka.metrics)
         pages = {"/metrics": reading(lambda accept: Answer(200, *self.telemetry.page(accept)))}
         admin = self._settings.admin
         guard = self._guarded(admin, PROTOCOLS)

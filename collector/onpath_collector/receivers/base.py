@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -64,6 +64,33 @@ class Consumer(Protocol):
     async def metrics(self, request: bytes) -> Accepted: ...
 
     async def logs(self, request: bytes) -> Accepted: ...
+
+
+class Source(Protocol):
+    """Where a request comes from that its sender keeps until nothing needs it any more: a record of a log.
+
+    `begin` gives it a number, which holds it once; so does each trace that keeps spans of it, and the downstream until
+    it has the request. `let_go` is called as often.
+    """
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether it goes on to the downstream."""
+
+    def begin(self, traces: Sequence[bytes]) -> int: ...
+
+    def hold(self, number: int, by: int) -> None: ...
+
+    def let_go(self, number: int) -> None: ...
+
+
+class RecordConsumer(Protocol):
+    """What takes traces that their sender keeps. Raises as `Consumer` does, and then has kept nothing."""
+
+    async def take(self, request: bytes, source: Source) -> Accepted: ...
+
+    async def recall(self, request: bytes) -> Sequence[bytes]:
+        """The ids of its traces, which another has judged: what follows of them is late."""
 
 
 Take: TypeAlias = Callable[[bytes], Awaitable[Accepted]]
