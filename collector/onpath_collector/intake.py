@@ -2,24 +2,44 @@
 
     request -> split -> admitted? -> [journal: written] -> taken: buffer, forward queue -> acknowledged
 
-Nothing waits but for the journal, where there is one.
+Nothing waits but for the journal, where there is one. Very large requests are taken apart, and put into the buffer, one
+after the other and in steps, between which the loop turns.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, TypeAlias, TypeVar
 
 from onpath_collector.buffer import TraceBuffer
 from onpath_collector.downstream import Signal
 from onpath_collector.forward import Forwarder
 from onpath_collector.journal import Full, Journal
-from onpath_collector.otlp import Batch, Evidence, Wanted, count_items, split, split_logs
-from onpath_collector.receivers.base import Accepted, Refused
+from onpath_collector.otlp import (
+    STEP,
+    Batch,
+    Chunk,
+    Evidence,
+    Steps,
+    TooManyCopies,
+    Wanted,
+    counting_points,
+    splitting,
+    splitting_logs,
+)
+from onpath_collector.receivers.base import Accepted, Refused, TooLarge
+from onpath_collector.receivers.room import turn
+
+T = TypeVar("T")
+Rest: TypeAlias = "list[asyncio.Task[None]]"
+"""What is left of taking a request, if it takes more than a step."""
 
 _RETRY_AFTER: Final = 1.0  # seconds; senders back off from there
+_TRACE: Final = 8  # spans that a trace of its own is as much work as
 
 
 class Intake:
@@ -48,24 +68,32 @@ class Intake:
         self.rejected: Counter[str] = Counter()  # spans with wrong ids, by reason; forwarded all the same
         self.own = 0  # spans of results that came back
         self.impersonated = 0  # spans of a scope named like ours, and not ours
+        self._large = asyncio.Lock()  # one request that takes more than a step is worked on
+        self._rests: set[asyncio.Task[None]] = set()
 
     async def traces(self, request: bytes) -> Accepted:
-        batch = split(request, self._wanted)
+        batch = await self._in_steps(splitting(request, self._wanted))
         self._admit("traces", request, batch.spans)
-        self._admit_to_buffer(sum(len(chunk.data) for chunk in batch.chunks), batch.spans)
-        return await self._keep("traces", request, batch.spans, partial(self._take_spans, request, batch))
+        size = sum(len(chunk.data) for chunk in batch.chunks)
+        self._admit_to_buffer(self._buffer.weight_of(size, batch.spans, len(batch.chunks)), batch.spans)
+        rest: Rest = []
+        accepted = await self._keep("traces", request, batch.spans, partial(self._take_spans, request, batch, rest))
+        await _done(rest)
+        return accepted
 
     async def metrics(self, request: bytes) -> Accepted:
-        items = count_items("metrics", request)
+        items = await self._in_steps(counting_points(request))
         self._admit("metrics", request, items)
         return await self._keep("metrics", request, items, partial(self._take, "metrics", request, items, 0))
 
     async def logs(self, request: bytes) -> Accepted:
-        items = count_items("logs", request)
-        evidence = split_logs(request, self._wanted.own_instance)
+        items, evidence = await self._in_steps(splitting_logs(request, self._wanted.own_instance))
         self._admit("logs", request, items)
         self._admit_to_buffer(sum(len(record.data) for record in evidence), items)
-        return await self._keep("logs", request, items, partial(self._take_logs, request, items, evidence))
+        rest: Rest = []
+        accepted = await self._keep("logs", request, items, partial(self._take_logs, request, items, evidence, rest))
+        await _done(rest)
+        return accepted
 
     def forwards(self, signal: Signal) -> bool:
         """Whether there is a downstream for it."""
@@ -84,6 +112,20 @@ class Intake:
             "spans_dropped": {reason: n for reason, n in dropped.items() if n},
             "spans_queued": queued,
         }
+
+    async def _in_steps(self, steps: Steps[T]) -> T:
+        """Small requests are one step, which waits for nothing. Raises DecodeError, TooLarge, Refused."""
+        try:
+            next(steps)
+            async with turn(self._large):
+                while True:
+                    await asyncio.sleep(0)
+                    next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        except TooManyCopies as error:
+            raise TooLarge(str(error)) from None
 
     def _admit(self, signal: Signal, request: bytes, items: int) -> None:
         if self.closed:
@@ -113,28 +155,78 @@ class Intake:
         except Full:
             raise Refused("journal_full", _RETRY_AFTER, items) from None
 
-    def _take_spans(self, request: bytes, batch: Batch, number: int | None) -> Accepted:
-        now = self._clock()
-        holds = sum([self._buffer.push(now, chunk, number) for chunk in batch.chunks])
+    def _take_spans(self, request: bytes, batch: Batch, rest: Rest, number: int | None) -> Accepted:
         self.rejected += batch.rejected
         self.own += batch.own
         self.impersonated += batch.impersonated
-        self._take("traces", request, batch.spans, holds, number)
-        self._schedule()
+        self._take_parts("traces", request, batch.spans, batch.chunks, rest, number)
         return Accepted(batch.spans, batch.rejected.total(), batch.message)
 
-    def _take_logs(self, request: bytes, items: int, evidence: Sequence[Evidence], number: int | None) -> Accepted:
-        now = self._clock()
-        holds = sum([self._buffer.attach(now, record, number) for record in evidence])
+    def _take_logs(
+        self, request: bytes, items: int, evidence: Sequence[Evidence], rest: Rest, number: int | None
+    ) -> Accepted:
+        return self._take_parts("logs", request, items, evidence, rest, number)
+
+    def _take_parts(
+        self,
+        signal: Signal,
+        request: bytes,
+        items: int,
+        parts: Sequence[Chunk | Evidence],
+        rest: Rest,
+        number: int | None,
+    ) -> Accepted:
+        """What is left for later steps goes into `rest`, and the request downstream when they are done."""
+        steps = _steps(parts)
+        holds = self._push(next(steps, ()), number)
+        second = next(steps, None)
+        if second is None:
+            return self._take(signal, request, items, holds, number)
+        self._hold(signal, number, holds + 1)  # one for the steps to come
+        later = self._take_rest(signal, request, items, chain((second,), steps), number)
+        task = asyncio.ensure_future(later)
+        self._rests.add(task)
+        task.add_done_callback(self._rests.discard)
+        rest.append(task)
+        return Accepted(items)
+
+    def _push(self, parts: Iterable[Chunk | Evidence], number: int | None) -> int:
+        """How many of the traces keep the request in the journal."""
+        now, buffer = self._clock(), self._buffer
+        holds = sum(
+            [
+                buffer.push(now, part, number) if isinstance(part, Chunk) else buffer.attach(now, part, number)
+                for part in parts
+            ]
+        )
         self._schedule()
-        return self._take("logs", request, items, holds, number)
+        return holds
+
+    async def _take_rest(
+        self,
+        signal: Signal,
+        request: bytes,
+        items: int,
+        steps: Iterable[Sequence[Chunk | Evidence]],
+        number: int | None,
+    ) -> None:
+        for parts in steps:
+            await asyncio.sleep(0)
+            self._hold(signal, number, self._push(parts, number))
+        self.hand_on(signal, request, items, number)
+        if self._journal is not None and number is not None:
+            self._journal.let_go(number)
 
     def _take(self, signal: Signal, request: bytes, items: int, holds: int, number: int | None) -> Accepted:
         """Hands it on; `holds` traces keep it in the journal."""
-        if self._journal is not None and number is not None:
-            self._journal.hold(number, holds, waits=self.forwards(signal))
+        self._hold(signal, number, holds)
         self.hand_on(signal, request, items, number)
         return Accepted(items)
+
+    def _hold(self, signal: Signal, number: int | None, holds: int) -> None:
+        """So many traces keep it in the journal, and the downstream, if there is one, which has not got it yet."""
+        if self._journal is not None and number is not None:
+            self._journal.hold(number, holds, waits=self.forwards(signal))
 
     def hand_on(self, signal: Signal, request: bytes, items: int, number: int | None) -> None:
         """Counts a request and queues it for the downstream."""
@@ -146,3 +238,21 @@ class Intake:
             journal = self._journal
             done = None if journal is None or number is None else lambda _: journal.forwarded(number)
             forwarder.enqueue(request, items, done)
+
+
+def _steps(parts: Sequence[Chunk | Evidence]) -> Iterator[Sequence[Chunk | Evidence]]:
+    """As many at a time as are a few milliseconds' work: for most requests, all."""
+    start, work = 0, 0
+    for end, part in enumerate(parts, 1):
+        work += _TRACE + (len(part.spans) if isinstance(part, Chunk) else part.records)
+        if work >= STEP:
+            yield parts[start:end]
+            start, work = end, 0
+    if start < len(parts):
+        yield parts[start:]
+
+
+async def _done(rest: Rest) -> None:
+    """A sender that goes away meanwhile has sent it all the same."""
+    for task in rest:
+        await asyncio.shield(task)

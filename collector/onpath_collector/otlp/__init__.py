@@ -5,7 +5,7 @@ Protobuf messages never leave this package: a retained sub-message keeps its who
 """
 
 from onpath_collector.otlp.decoding import decode
-from onpath_collector.otlp.items import count_items
+from onpath_collector.otlp.items import counting_points
 from onpath_collector.otlp.json import from_json, most_memory
 from onpath_collector.otlp.parts import more_parts
 from onpath_collector.otlp.recorded import decode_recorded
@@ -18,18 +18,25 @@ from onpath_collector.otlp.splitting import (
     Wanted,
     split,
     split_logs,
+    splitting,
+    splitting_logs,
 )
-from onpath_collector.otlp.wire import DecodeError
+from onpath_collector.otlp.steps import STEP, Steps, at_once
+from onpath_collector.otlp.wire import DecodeError, TooManyCopies
 
 __all__ = [
     "COMPLETE",
+    "STEP",
     "Batch",
     "Chunk",
     "DecodeError",
     "Evidence",
     "SpanIndex",
+    "Steps",
+    "TooManyCopies",
     "Wanted",
-    "count_items",
+    "at_once",
+    "counting_points",
     "decode",
     "decode_recorded",
     "from_json",
@@ -37,4 +44,6 @@ __all__ = [
     "most_memory",
     "split",
     "split_logs",
+    "splitting",
+    "splitting_logs",
 ]

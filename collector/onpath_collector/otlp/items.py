@@ -1,22 +1,24 @@
-"""How many items a request holds: spans, data points or log records."""
+"""How many data points a request of metrics holds."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from onpath_collector.otlp.steps import Pace, Steps, slices
 from onpath_collector.otlp.wire import parse
 
 
-def count_items(signal: Literal["metrics", "logs"], data: bytes) -> int:
-    """Of an export request of that signal. Raises DecodeError."""
-    if signal == "logs":
-        logs = parse(ExportLogsServiceRequest, data)
-        return sum(len(s.log_records) for r in logs.resource_logs for s in r.scope_logs)
-    metrics = parse(ExportMetricsServiceRequest, data)
-    return sum(_points(m) for r in metrics.resource_metrics for s in r.scope_metrics for m in s.metrics)
+def counting_points(data: bytes) -> Steps[int]:
+    """Of an ExportMetricsServiceRequest. Raises DecodeError."""
+    points, pace = 0, Pace()
+    for scope in (s for r in parse(ExportMetricsServiceRequest, data).resource_metrics for s in r.scope_metrics):
+        for some in slices(scope.metrics):
+            points += sum(map(_points, some))
+            if pace.over(1 + len(some)):
+                yield
+    return points
 
 
 def _points(metric: Any) -> int:

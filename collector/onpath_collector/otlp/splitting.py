@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN
 from onpath.results import SCOPE_NAME
 from onpath_collector.otlp.decoding import attributes_of
+from onpath_collector.otlp.steps import Pace, Steps, at_once, slices
 from onpath_collector.otlp.wire import by_trace, parse
 
 COMPLETE: Final = "onpath.trace.complete"  # attribute with which a sender marks its trace as complete
@@ -29,6 +30,7 @@ _REMOTE: Final = FLAG_REMOTE_KNOWN | FLAG_REMOTE
 _SCOPE: Final = b"\x0a" + bytes([len(SCOPE_NAME)]) + SCOPE_NAME.encode()  # as a scope's name stands on the wire
 _ZERO_TRACE: Final = bytes(16)
 _ZERO_SPAN: Final = bytes(8)
+_SCALARS: Final = frozenset({"string_value", "bool_value", "int_value", "double_value"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +88,44 @@ _NOTHING: Final = Wanted()
 
 
 def split(data: bytes, wanted: Wanted = _NOTHING) -> Batch:
+    """`splitting`, all at once."""
+    return at_once(splitting(data, wanted))
+
+
+def splitting(data: bytes, wanted: Wanted = _NOTHING) -> Steps[Batch]:
     """Takes an ExportTraceServiceRequest (or TracesData) apart by trace, in order of first appearance.
 
     Unknown fields stay in the chunks' bytes. A request of a single trace with nothing to leave out becomes a chunk of
     these very bytes. Spans with a wrong trace, span or parent id (length, all zero; an all-zero parent is none) are
-    left out and counted. Raises DecodeError.
+    left out and counted. Raises DecodeError, TooManyCopies.
     """
     request = parse(ExportTraceServiceRequest, data)
-    batch = Batch([])
+    batch, pace = Batch([]), Pace()
     if wanted.own_instance and wanted.own_instance.encode() in data:
         batch.own = _leave_out_own(request.resource_spans, "scope_spans", wanted.own_instance)
     if _SCOPE in data:
-        _leave_out_computed(request, wanted.own_spans, batch)
+        yield from _leave_out_computed(request, wanted.own_spans, batch, pace)
     chunks: dict[bytes, Chunk] = {}
+    batch.spans = batch.own
     for resource_spans in request.resource_spans:
         for scope_spans in resource_spans.scope_spans:
-            _index(scope_spans.spans, chunks, batch, data)
+            for spans in slices(scope_spans.spans):
+                batch.spans += len(spans)
+                _index(spans, chunks, batch, data)
+                if pace.over(1 + len(spans)):
+                    yield
+        if pace.over(1):
+            yield
     batch.chunks = list(chunks.values())
-    batch.spans = sum(len(c.spans) for c in batch.chunks) + batch.rejected.total() + batch.own
-    _note_attributes(request, chunks, data, wanted)
+    yield from _note_attributes(request, chunks, data, wanted, pace)
     if len(chunks) > 1 or batch.rejected or batch.own:
         sound = _is_sound if batch.rejected else None
-        for trace_id, (part, _) in by_trace(request, "resource_spans", "scope_spans", "spans", sound).items():
-            chunks[trace_id].data = part
+        parts = yield from by_trace(request, "resource_spans", "scope_spans", "spans", pace, sound)
+        for some in slices(parts.items()):
+            for trace_id, (part, _) in some:
+                chunks[trace_id].data = part
+            if pace.over(len(some)):
+                yield
     return batch
 
 
@@ -168,9 +185,13 @@ def _leave_out_own(groups: Any, scopes: Literal["scope_spans", "scope_logs"], in
     return spans
 
 
-def _leave_out_computed(request: ExportTraceServiceRequest, own: Container[bytes], batch: Batch) -> None:
+def _leave_out_computed(
+    request: ExportTraceServiceRequest, own: Container[bytes], batch: Batch, pace: Pace
+) -> Steps[None]:
     """Of what names its scope like this collector, its own spans: known by their ids, whatever their resource."""
     for scope in (scope for group in request.resource_spans for scope in group.scope_spans):
+        if pace.over(1):
+            yield
         if scope.scope.name != SCOPE_NAME:
             continue
         for i in reversed(range(len(scope.spans))):
@@ -179,36 +200,57 @@ def _leave_out_computed(request: ExportTraceServiceRequest, own: Container[bytes
                 batch.own += 1
             else:
                 batch.impersonated += 1
+            if pace.over(1):
+                yield
 
 
 def _note_attributes(
-    request: ExportTraceServiceRequest, chunks: Mapping[bytes, Chunk], data: bytes, wanted: Wanted
-) -> None:
+    request: ExportTraceServiceRequest, chunks: Mapping[bytes, Chunk], data: bytes, wanted: Wanted, pace: Pace
+) -> Steps[None]:
     """Reads marks, declared roots and sessions, where the request's bytes hold their keys at all."""
     roots = wanted.root_attributes if all(k.encode() in data for k in wanted.root_attributes) else {}
     group_by = wanted.group_by if wanted.group_by and wanted.group_by.encode() in data else None
     if not (roots or group_by or COMPLETE.encode() in data):
         return
+    keys = {COMPLETE, *roots, *([group_by] if group_by else ())}
+    found: dict[bytes, list[bytes]] = {}  # trace -> declared roots
     named: dict[bytes, tuple[tuple[int, int, bytes], str]] = {}  # trace -> the earliest span with a session
     for resource_spans in request.resource_spans:
-        shared = _session(attributes_of(resource_spans.resource.attributes).get(group_by)) if group_by else None
+        shared = None
+        if group_by:
+            shared = _session((yield from _values(resource_spans.resource.attributes, keys, pace)).get(group_by))
         for span in (s for scope_spans in resource_spans.scope_spans for s in scope_spans.spans):
             chunk = chunks.get(span.trace_id)
             if chunk is None or not _is_sound(span):
                 continue
-            attributes = attributes_of(span.attributes)
+            attributes = yield from _values(span.attributes, keys, pace)
             chunk.complete = chunk.complete or attributes.get(COMPLETE) is True
             if roots and all(_text(attributes.get(k)) == v for k, v in roots.items()):
-                chunk.roots += (span.span_id,)
+                found.setdefault(chunk.trace_id, []).append(span.span_id)
             if group_by is None:
                 continue
             chunk.session = chunk.session or shared
             session = _session(attributes.get(group_by))
             if session is not None:
-                found = ((span.start_time_unix_nano, span.end_time_unix_nano, span.span_id), session)
-                named[chunk.trace_id] = min(named.get(chunk.trace_id, found), found)
+                at = ((span.start_time_unix_nano, span.end_time_unix_nano, span.span_id), session)
+                named[chunk.trace_id] = min(named.get(chunk.trace_id, at), at)
+    for trace_id, ids in found.items():
+        chunks[trace_id].roots = tuple(ids)
     for trace_id, (_, session) in named.items():
         chunks[trace_id].session = session
+
+
+def _values(pairs: Any, keys: Container[str], pace: Pace) -> Steps[dict[str, Any]]:
+    """The attributes of these keys that are one value; of two of one key the later one counts."""
+    found: dict[str, Any] = {}
+    for some in slices(pairs):
+        for pair in some:
+            if pair.key in keys:
+                kind = pair.value.WhichOneof("value")
+                found[pair.key] = getattr(pair.value, kind) if kind in _SCALARS else None
+        if pace.over(1 + len(some)):
+            yield
+    return found
 
 
 def _session(value: Any) -> str | None:
@@ -223,16 +265,26 @@ def _text(value: Any) -> str | None:
 
 
 def split_logs(data: bytes, own_instance: str | None = None) -> list[Evidence]:
-    """The events that name a span among the log records of an ExportLogsServiceRequest (or LogsData), by trace.
+    """`splitting_logs`, all at once, without the number."""
+    return at_once(splitting_logs(data, own_instance))[1]
+
+
+def splitting_logs(data: bytes, own_instance: str | None = None) -> Steps[tuple[int, list[Evidence]]]:
+    """How many log records an ExportLogsServiceRequest (or LogsData) has, and by trace its events that name a span.
 
     Events are records with an event name; instrumentations that log message content log it so. Those of a resource
-    whose `service.instance.id` is `own_instance` are results, and no evidence. Raises DecodeError.
+    whose `service.instance.id` is `own_instance` are results, and no evidence. Raises DecodeError, TooManyCopies.
     """
     request = parse(ExportLogsServiceRequest, data)
+    records, pace = 0, Pace()
+    for scope in (scope for group in request.resource_logs for scope in group.scope_logs):
+        records += len(scope.log_records)
+        if pace.over(1):
+            yield
     if own_instance and own_instance.encode() in data:
         _leave_out_own(request.resource_logs, "scope_logs", own_instance)
-    parts = by_trace(request, "resource_logs", "scope_logs", "log_records", _is_evidence)
-    return [Evidence(trace_id, part, records) for trace_id, (part, records) in parts.items()]
+    parts = yield from by_trace(request, "resource_logs", "scope_logs", "log_records", pace, _is_evidence)
+    return records, [Evidence(trace_id, part, number) for trace_id, (part, number) in parts.items()]
 
 
 def _is_evidence(record: Any) -> bool:

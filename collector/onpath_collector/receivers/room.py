@@ -96,7 +96,8 @@ class Room:
 async def turn(of: asyncio.Lock) -> AsyncIterator[None]:
     """Around what is done for one request at a time. Refuses the request when its turn does not come for long."""
     try:
-        await asyncio.wait_for(of.acquire(), 2 * PATIENCE)
+        async with asyncio.timeout(2 * PATIENCE):
+            await of.acquire()
     except TimeoutError:
         raise Refused("in_flight") from None
     try:
