@@ -60,6 +60,9 @@ evaluate: {workers: 2}
 {{- if .Values.admin.tokenSecret }}
 admin: {endpoint: "0.0.0.0:13133", bearer_token_files: ["/etc/onpath/admin/{{ .Values.admin.tokenKey }}"]}
 {{- end }}
+{{- if eq .Values.mode "sharded" }}
+gateway: {members: {{ include "onpath.fullname" . }}-shards}
+{{- end }}
 policy: /etc/onpath/policy/policy.yaml
 shutdown_timeout: 20s
 log: {format: json}
