@@ -1,11 +1,13 @@
 """Reads recorded telemetry from files: OTLP/JSON lines, one JSON document, protobuf through a plug-in; gz of each.
 
 Data flow: bytes -> (gunzip) -> reader by content -> Recording -> `traces_of` -> Trace values, one a trace or session.
+Who reads more than fits into memory takes JSON lines a stretch at a time: `are_lines`, `read_lines`.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import sys
@@ -14,12 +16,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from onpath.model import LogRecord, Span, Trace
 from onpath.otlp_json import OtlpJsonError, logs_of, spans_of
 
 STDIN: Final = "-"
+GZIP: Final = b"\x1f\x8b"
+_BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # the byte order mark counts as such
 _KNOWN: Final = ("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles")
 _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _POLICY_LINE: Final = re.compile(
@@ -56,18 +60,54 @@ def read_files(paths: Iterable[str | Path]) -> Recording:
 
 def read_bytes(data: bytes, name: str = "recording") -> Recording:
     """One file's content, whatever its format. Raises RecordingError."""
-    if data[:2] == b"\x1f\x8b":
+    if data[:2] == GZIP:
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise RecordingError(f"{name}: damaged gzip: {error}") from None
-    start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if start in (b"{", b"[") or not data.strip():
-        return _read_json(data, name)
+    if not data.strip() or are_lines(io.BytesIO(data)):
+        return read_lines(data, name)
+    if is_json(data):
+        return _document(_parse(_decoded(data, name), name), name)
     if _is_text(data):
         hint = _POLICY if _POLICY_LINE.search(data) else ""
         raise RecordingError(f"{name}: neither OTLP/JSON nor OTLP protobuf, but some other text{hint}")
     return _read_protobuf(data, name)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether a file's content begins as a JSON document, or is empty."""
+    start = data[:4096].lstrip(_BLANK)[:1]
+    return start in (b"{", b"[") or not data.strip()
+
+
+def are_lines(file: BinaryIO) -> bool:
+    """Whether a file from its place on holds a JSON document a line, as its first line that is not blank says."""
+    first = next((line for line in file if line.strip(_BLANK)), b"")
+    if first.lstrip(_BLANK)[:1] not in (b"{", b"["):
+        return False
+    try:
+        json.loads(first.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def read_lines(data: bytes, name: str, first: int = 1) -> Recording:
+    """A JSON document a line; `first` is the number of the first line in its file. Raises RecordingError."""
+    recording = Recording()
+    for number, line in enumerate(data.split(b"\n"), first):  # not splitlines: text may hold what looks like line ends
+        if line.strip():
+            place = f"{name}:{number}"
+            recording.extend(_document(_parse(_decoded(line, place), place), place))
+    return recording
+
+
+def _decoded(data: bytes, place: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RecordingError(f"{place}: not UTF-8 text at byte {error.start}") from None
 
 
 def _is_text(data: bytes) -> bool:
@@ -115,25 +155,6 @@ def session_value(spans: Sequence[Span], attribute: str) -> str | None:
         if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
             return str(value)
     return None
-
-
-def _read_json(data: bytes, name: str) -> Recording:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RecordingError(f"{name}: not UTF-8 text at byte {error.start}") from None
-    lines = text.splitlines()
-    first = next((line for line in lines if line.strip()), "")
-    try:
-        json.loads(first)
-    except (ValueError, RecursionError):
-        return _document(_parse(text, name), name)
-    recording = Recording()
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            place = f"{name}:{number}"
-            recording.extend(_document(_parse(line, place), place))
-    return recording
 
 
 def _parse(text: str, place: str) -> Any:

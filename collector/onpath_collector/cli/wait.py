@@ -10,6 +10,7 @@ import json
 import os
 import ssl
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -67,7 +68,8 @@ def command(ctx: click.Context, /, trace_id: str, timeout: float, chosen: str, s
         _end(ctx, f"no answer: {getattr(error, 'strerror', None) or error}", NO_ANSWER)
     if status != 200:
         _end(ctx, str(answer.get("error", f"status {status}")), TIME_OUT if status == 504 else NO_ANSWER)
-    judged = Judged(results=answer["results"], traces=1, strict=strict)
+    verdicts = Counter(result["verdict"] for result in answer["results"])
+    judged = Judged(results=answer["results"], verdicts=verdicts, traces=1, strict=strict)
     if chosen == "json":
         for result in judged.results:
             click.echo(json.dumps(result))

@@ -26,7 +26,7 @@ _WHY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """All results of a run of the command, in order of the traces.
+    """All results of a run of the command, in order of the traces, and how many have which verdict.
 
     `files`: trace id to the file that holds it, where it came from one. `unmatched`: why workflows gave no result, with
     counts. `time_lines`: key of an evaluation to the steps that it wanted to run at the same time. With `strict` what
@@ -34,15 +34,12 @@ class Judged:
     """
 
     results: Sequence[ResultJson]
+    verdicts: Counter[str]
     files: Mapping[str, str] = field(default_factory=dict)
     unmatched: Mapping[str, int] = field(default_factory=dict)
     traces: int = 0
     strict: bool = False
     time_lines: Mapping[str, TimeLine] = field(default_factory=dict)
-
-    @property
-    def verdicts(self) -> Counter[str]:
-        return Counter(result["verdict"] for result in self.results)
 
     @property
     def exit_code(self) -> int:

@@ -14,25 +14,22 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 def render(judged: Judged) -> bytes:
     root = ElementTree.Element("testsuites", name="onpath", time="0")
-    for workflow in dict.fromkeys(result["workflow"] for result in judged.results):
-        results = [result for result in judged.results if result["workflow"] == workflow]
-        root.append(_suite(judged, workflow, results))
+    suites: dict[str, ElementTree.Element] = {}
+    for result in judged.results:
+        workflow = result["workflow"]
+        if workflow not in suites:
+            suites[workflow] = ElementTree.SubElement(root, "testsuite", name=_line(workflow), time="0")
+            suites[workflow].set("timestamp", result["judged_at"][:19])
+        for evaluation in result["evaluations"]:
+            suites[workflow].append(_case(judged, result, evaluation))
+    for suite in root:
+        for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
+        suite.set("tests", str(len(suite)))
     for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     ElementTree.indent(root)
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _suite(judged: Judged, workflow: str, results: list[ResultJson]) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=_line(workflow), time="0")
-    suite.set("timestamp", results[0]["judged_at"][:19])
-    for result in results:
-        for evaluation in result["evaluations"]:
-            suite.append(_case(judged, result, evaluation))
-    for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
-    suite.set("tests", str(len(suite)))
-    return suite
 
 
 def _case(judged: Judged, result: ResultJson, evaluation: EvaluationJson) -> ElementTree.Element:
