@@ -1,6 +1,6 @@
 """`onpath check` over ten thousand recorded traces of ten spans: traces a second and peak memory, by jobs and format.
 
-Recordings are OTLP/JSON lines: a request a trace, and requests of 512 spans that are cut wherever they are full, so that
+Recordings are OTLP/JSON lines: a request a trace, and requests of 512 spans, cut wherever they are full, so that some
 traces go on in the next line. The command runs in a process of its own, from its start to its end.
 """
 
