@@ -81,6 +81,7 @@ __all__ = [
     "shown",
 ]
 
+_TLS_FILES: Final = frozenset({"cert", "key", "ca", "client_ca"})
 _ENV: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -141,6 +142,8 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     data, problems = _filled_in(document)
     if document.problems or problems:
         raise ConfigError([str(p) for p in document.problems] + problems)
+    if path is not None:
+        data = {name: _beside(path.parent, name, value) for name, value in data.items()}
 
     class Loaded(Settings):
         @classmethod
@@ -214,6 +217,20 @@ def _filled_in(document: Document) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(document.data, dict):
         return {}, [f"{document.name}:1: expected a mapping of settings"]
     return fill(document.data, ""), problems
+
+
+def _beside(folder: Path, name: str, value: Any) -> Any:
+    """Of the file's settings: the files it names to be read are found from where it is itself, not from where it runs.
+
+    Names of files to be written stay as they are.
+    """
+    if name == "policy":
+        return str(folder / value) if isinstance(value, str) and value else value
+    if name == "bearer_token_files" and isinstance(value, list):
+        return [str(folder / v) if isinstance(v, str) else v for v in value]
+    if name == "tls" and isinstance(value, dict):
+        return {k: str(folder / v) if isinstance(v, str) and k in _TLS_FILES else v for k, v in value.items()}
+    return {k: _beside(folder, k, v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _told(error: ErrorDetails, document: Document, options: Mapping[str, Any]) -> str:

@@ -5,23 +5,17 @@ YAML, environment or option -> seconds, bytes, HOST:PORT; ValueError says what w
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from onpath.units import byte_count, seconds
 from onpath_collector.downstream.endpoint import parse_endpoint
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def _duration(value: object) -> object:
     if isinstance(value, str):
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h)\s*", value)
-        if not found:
-            raise ValueError("expected a duration such as 500ms, 2s, 10m or 1h")
-        return float(found[1]) * _UNITS[found[2]]
+        return seconds(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != 0:
         raise ValueError("expected a duration with its unit, such as 500ms, 2s, 10m or 1h")
     return float(value)
@@ -29,10 +23,7 @@ def _duration(value: object) -> object:
 
 def _size(value: object) -> object:
     if isinstance(value, str):
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(B|KiB|MiB|GiB|KB|MB|GB)\s*", value)
-        if not found:
-            raise ValueError("expected a size such as 64MiB or 1GiB")
-        return int(float(found[1]) * _SIZES[found[2]])
+        return byte_count(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("expected a size with its unit, such as 64MiB, or a number of bytes")
     return value

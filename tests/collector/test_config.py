@@ -62,6 +62,36 @@ def test_environment_inside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert problems(missing) == [told]
 
 
+def test_files_to_be_read_are_found_from_the_file_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    path = written(
+        folder,
+        "policy: policies/a.yaml\n"
+        "receivers: {grpc: {tls: {cert: a.pem, key: /keys/a.pem}, bearer_token_files: [token]}}\n"
+        "forward: {endpoint: 'grpcs://a:1', tls: {ca: ca.pem, server_name: a}}\n"
+        "durability: {mode: journal, directory: journal}\n",
+    )
+    settings = load_settings(path, {})
+    grpc = settings.receivers.grpc
+    assert settings.policy == str(folder / "policies/a.yaml")
+    assert (grpc.tls.cert, grpc.tls.key) == (folder / "a.pem", Path("/keys/a.pem"))
+    assert grpc.bearer_token_files == [folder / "token"]
+    assert (settings.forward.tls.ca, settings.forward.tls.server_name) == (folder / "ca.pem", "a")
+    assert settings.durability.directory == Path("journal")  # what is written stays with who runs it
+    assert load_settings(path, {"policy": "b.yaml"}).policy == "b.yaml"
+    monkeypatch.setenv("ONPATH_POLICY", "c.yaml")
+    assert load_settings(path, {}).policy == "c.yaml"
+
+
+@pytest.mark.parametrize(("size", "read"), [("64MiB", 64 << 20), ("1.5KiB", 1536), ("1024", 1024), ("2 GB", 2 * 10**9)])
+def test_sizes(tmp_path: Path, size: str, read: int) -> None:
+    path = written(tmp_path, f"buffer: {{late_bytes: {size}}}\n")
+    assert load_settings(path, {}).buffer.late_bytes == read
+
+
 def test_all_problems_at_once_with_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(
         tmp_path,
@@ -75,7 +105,7 @@ def test_all_problems_at_once_with_their_places(tmp_path: Path, monkeypatch: pyt
         " (0: judge in the collector's own process)",
         f"{path}:5: /log/level: Input should be 'debug', 'info', 'warning' or 'error'",
         "command line: /receivers/grpc/endpoint: expected HOST:PORT, such as 127.0.0.1:4317 (port 0: any free port)",
-        "environment variable ONPATH_SHUTDOWN_TIMEOUT: /shutdown_timeout: expected a duration such as"
+        "environment variable ONPATH_SHUTDOWN_TIMEOUT: /shutdown_timeout: 'soon' is not a duration such as"
         " 500ms, 2s, 10m or 1h",
     ]
 
