@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vectors lint types contracts agents forks backends npm peers browser faults soak check bench clean
+.PHONY: help setup run test vectors lint types contracts agents forks backends npm otelcol peers browser faults soak check bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,8 +57,11 @@ npm: $(STAMP)  ## OpenTelemetry's JavaScript exporters against the receivers, in
 browser: $(STAMP)  ## the status page in headless Chromium, from the system's packages
 	@$(BIN)/python -m pytest tests/status_page -m browser $(ARGS)
 
-peers: $(STAMP)  ## the word of other tools that do a part of this, where they are installed
-	@$(BIN)/python -m pytest tests/peers -m peers $(ARGS)
+otelcol:  ## build the OpenTelemetry Collector of deploy/otelcol from Go modules, once; needs Go
+	@$(PYTHON) deploy/otelcol/build.py || test $$? = 3
+
+peers: $(STAMP)  ## beside other programs: the OpenTelemetry Collector, Kafka, Prometheus, helm ... what can't be had is skipped
+	@$(BIN)/python -m pytest tests -m peers $(ARGS)
 
 soak: $(STAMP)  ## ten minutes of load with late spans and restarts (ARGS="--seconds 60 --rate 3000")
 	@$(BIN)/python -m tests.faults.soak $(ARGS)
