@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copyreg
 import fcntl
 import gc
 import pickle
@@ -19,9 +20,10 @@ import struct
 import sys
 import time
 from collections import deque
+from operator import attrgetter
 from typing import IO, Any, Final
 
-from onpath_collector.judging import Job, Outcome, Setup, judge
+from onpath_collector.judging import Job, Outcome, Setup, VerdictLine, judge
 from onpath_collector.timing import Timer
 
 # -P: a worker imports what is installed, not what happens to lie in the folder that the collector was started in.
@@ -43,6 +45,16 @@ class JobFailed(Exception):
 
 class Bystander(Exception):
     """The worker died while this job waited behind the one that killed it."""
+
+
+def _pickle_by_position(kind: type[Any]) -> None:
+    """Has values of a frozen dataclass with slots pass as its fields in order: by name takes thrice as long."""
+    fields = attrgetter(*kind.__slots__)
+    copyreg.pickle(kind, lambda value: (kind, fields(value)))
+
+
+for _kind in (Job, Outcome, VerdictLine):
+    _pickle_by_position(_kind)
 
 
 def frame_of(message: object) -> bytes:
