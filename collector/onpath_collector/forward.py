@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,7 @@ from onpath_collector.downstream import Delivered, Failed, Outcome, Retry, Sende
 
 log = logging.getLogger(__name__)
 
+_JITTER: Final = 0.2  # of a wait: collectors that lost their downstream together don't come back together
 _BACKLOG: Final = 4  # requests that must wait, for each one being sent, before another is sent at once
 
 
@@ -67,7 +69,11 @@ class _Request:
 
 
 class Forwarder:
-    """Owned by one event loop. `clock` and `sleep` are time for the retries, in seconds."""
+    """Owned by one event loop. `clock` and `sleep` are time for the retries, in seconds.
+
+    Waits are up to a fifth shorter than said, or as much longer where the downstream has asked for one: by how much of
+    that, `draw` says each time, from 0 to 1.
+    """
 
     def __init__(
         self,
@@ -76,12 +82,14 @@ class Forwarder:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self.counts = Counts()
         self._settings = settings
         self._sender = sender
         self._clock = clock
         self._sleep = sleep
+        self._draw = draw
         self._waiting: deque[_Request] = deque()
         self._started = False
         self._active: dict[asyncio.Task[None], _Request] = {}  # being sent, or waiting for their next attempt
@@ -171,7 +179,8 @@ class Forwarder:
             self._tell(outcome)
             if isinstance(outcome, Failed):
                 return self._fail(request, outcome.reason)
-            pause = outcome.after or wait
+            jitter = _JITTER * self._draw()
+            pause = outcome.after * (1 + jitter) if outcome.after else wait * (1 - jitter)
             if retry.elapsed and self._clock() + pause - first > retry.elapsed:
                 return self._fail(request, "retry_exhausted")
             self.counts.retries += 1

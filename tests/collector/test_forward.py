@@ -45,10 +45,11 @@ class ToldSender:
 
 @asynccontextmanager
 async def forwarding(
-    sender: ToldSender, time: VirtualTime | None = None, **options: object
+    sender: ToldSender, time: VirtualTime | None = None, draw: Callable[[], float] = lambda: 0.0, **options: object
 ) -> AsyncIterator[Forwarder]:
     time = time or VirtualTime()
-    forwarder = Forwarder(ForwardSettings(**options), sender, clock=time.clock, sleep=time.sleep)  # type: ignore[arg-type]
+    made = ForwardSettings(**options)  # type: ignore[arg-type]
+    forwarder = Forwarder(made, sender, clock=time.clock, sleep=time.sleep, draw=draw)
     forwarder.start()
     try:
         yield forwarder
@@ -104,6 +105,21 @@ async def test_retries_wait_five_seconds_growing_by_half_up_to_thirty_and_end_af
     assert 270 < time.now - start <= 300
     assert settled == ["retry_exhausted"]
     assert forwarder.counts.failed_items == {"retry_exhausted": 3}
+
+
+async def test_waits_differ_and_are_never_longer_than_said_nor_shorter_than_asked() -> None:
+    time, drawn = VirtualTime(), iter([0.0, 0.5, 1.0, 0.0, 0.5, 1.0])
+    asked = {3: 2.0, 4: 2.0, 5: 2.0}
+    sender = ToldSender(lambda _, before: Delivered() if before == 6 else Retry("unavailable", asked.get(before)))
+    waits = []
+    async with forwarding(sender, time, lambda: next(drawn)) as forwarder:
+        forwarder.enqueue(b"a", 3)
+        while forwarder.counts.queued_requests:
+            await settle()
+            before = time.now
+            await time.next()
+            waits.append(time.now - before)
+    assert waits == pytest.approx([5, 7.5 * 0.9, 11.25 * 0.8, 2, 2.2, 2.4])
 
 
 async def test_elapsed_zero_retries_for_ever() -> None:
