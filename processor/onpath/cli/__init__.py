@@ -1,17 +1,19 @@
 """The one command `onpath`. Its subcommands come from this package and from the entry-point group `onpath.commands`.
 
-Wrong usage ends with 64 everywhere; what else a command ends with is its own (results.md section 4, policy.md).
+Wrong usage ends with 64 everywhere, an interrupt with 130; what else a command ends with is its own (results.md
+section 4, policy.md).
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Any, Final
 
 import click
 
 USAGE: Final = 64
+INTERRUPTED: Final = 130  # as a shell says of what SIGINT has ended
 click.UsageError.exit_code = USAGE
 
 # Commands of the library, by module below this package that holds `command`; each is imported when it is called.
@@ -41,6 +43,13 @@ class _Commands(click.Group):
                 break  # the entry point is always there, what it needs comes with the extra
             return found
         return _missing(cmd_name, _EXTRA[cmd_name]) if cmd_name in _EXTRA else None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # click would end with 1, which is a verdict here
+            click.echo("onpath: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 def _missing(name: str, extra: str) -> click.Command:

@@ -30,7 +30,6 @@ from onpath.recordings import RecordingError
 from onpath.results import version
 
 UNREADABLE: Final = 2
-INTERRUPTED: Final = 130  # as a shell says of what SIGINT has ended
 _WORTH_A_BAR: Final = 4  # batches
 _WIDTH: Final = 140  # of the table where no terminal says otherwise
 _FORMATS: Final[dict[str, Callable[[Judged], bytes]]] = {
@@ -76,15 +75,11 @@ def command(
     Ends with 1 if any workflow failed, 3 if none passed or failed, else 0; with 2, 4 or 5 if the policy is refused, and
     2 if a recording can't be read.
     """
-    try:
-        policy = _load(ctx, policies)
-        setup = Setup(policy, time.time_ns(), group_by, draws=chosen == "table")
-        with Results() as results:
-            judged = _judge(ctx, files, setup, results, jobs, strict)
-            _show(judged, results, chosen)
-    except KeyboardInterrupt:
-        click.echo("onpath: interrupted", err=True)
-        ctx.exit(INTERRUPTED)
+    policy = _load(ctx, policies)
+    setup = Setup(policy, time.time_ns(), group_by, draws=chosen == "table")
+    with Results() as results:
+        judged = _judge(ctx, files, setup, results, jobs, strict)
+        _show(judged, results, chosen)
     if judged.exit_code == 3 and chosen != "table":
         click.echo(f"onpath: nothing passed or failed; {judged.summary}", err=True)
     ctx.exit(judged.exit_code)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -14,27 +15,34 @@ from onpath.cli.judged import EvaluationJson, Judged, ResultJson, details, score
 from onpath.cli.report_view import alignment_table
 from onpath.cli.text import printable
 
+_Block: TypeAlias = tuple[int, RenderableType]  # with its indent; not nested, which rich would measure at each level
+_LISTED: Final = 1_000  # results; of more, what passed is not listed
 _STYLES: Final = {"pass": "green", "fail": "bold red", "unknown": "yellow"}
 
 
 def show(judged: Judged, console: Console) -> None:
-    if judged.results:
-        console.print(_overview(judged))
+    many = len(judged.results) > _LISTED
+    listed = [r for r in judged.results if not many or r["verdict"] != "pass"]
+    if listed:
+        console.print(_overview(listed))
     for result in judged.results:
         if judged.failed(result["verdict"]) or result["verdict"] == "unknown":
-            console.print(_details(judged, result))
+            for indent, block in _details(judged, result):
+                console.print(Padding(block, (0, 0, 0, indent), expand=False) if indent else block)
             console.print()
+    if len(listed) < len(judged.results):
+        console.print(Text(f"What passed is not listed: there are more than {_LISTED:,} results."))
     console.print(Text(judged.summary))
 
 
-def _overview(judged: Judged) -> Table:
+def _overview(results: Iterable[ResultJson]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("verdict")
     table.add_column("workflow", overflow="fold")
     table.add_column("trace", no_wrap=True)
     table.add_column("agent", overflow="fold")
     table.add_column("checks", overflow="fold")
-    for result in judged.results:
+    for result in results:
         table.add_row(
             _verdict(result["verdict"]),
             _text(result["workflow"]),
@@ -45,32 +53,31 @@ def _overview(judged: Judged) -> Table:
     return table
 
 
-def _details(judged: Judged, result: ResultJson) -> Group:
-    head = Text.assemble(_verdict(result["verdict"]), f"  {printable(result['workflow'])}", style="bold")
+def _details(judged: Judged, result: ResultJson) -> Iterator[_Block]:
+    yield 0, Text.assemble(_verdict(result["verdict"]), f"  {printable(result['workflow'])}", style="bold")
     place = f"trace {result['trace_id']}, span {result['span_id']}"
     if result["agent"]:
         place += f", agent {printable(result['agent'])}"
     file = judged.file_of(result)
     if file:
         place += f", {printable(file)}"
-    blocks = [_evaluation(judged, e) for e in result["evaluations"] if e["label"] != "pass"]
-    return Group(head, Text(place, style="dim"), *(_indented(block) for block in blocks))
+    yield 0, Text(place, style="dim")
+    for evaluation in result["evaluations"]:
+        if evaluation["label"] != "pass":
+            yield from _evaluation(judged, evaluation)
 
 
-def _evaluation(judged: Judged, evaluation: EvaluationJson) -> Group:
-    parts: list[RenderableType] = [_check(evaluation)]
-    parts += [_indented(Text(printable(line))) for line in details(evaluation)]
+def _evaluation(judged: Judged, evaluation: EvaluationJson) -> Iterator[_Block]:
+    yield 2, _check(evaluation)
+    for line in details(evaluation):
+        yield 4, Text(printable(line))
     if evaluation["label"] == "fail":
-        parts += [_indented(_finding(f["message"], f["span_ids"])) for f in evaluation["findings"]]
+        for finding in evaluation["findings"]:
+            yield 4, _finding(finding["message"], finding["span_ids"])
         if evaluation["alignment"]:
-            parts.append(_indented(alignment_table(evaluation["alignment"])))
+            yield 4, alignment_table(evaluation["alignment"])
         if evaluation["key"] in judged.time_lines:
-            parts.append(_indented(judged.time_lines[evaluation["key"]]))
-    return Group(*parts)
-
-
-def _indented(block: RenderableType) -> Padding:
-    return Padding(block, (0, 0, 0, 2), expand=False)
+            yield 4, judged.time_lines[evaluation["key"]]
 
 
 def _finding(message: str, span_ids: list[str]) -> Text:
