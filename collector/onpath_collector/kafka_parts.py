@@ -44,7 +44,8 @@ class KafkaParts:
 
         def give_up(numbers: set[int], reason: str) -> set[int]:
             traces, tags = buffer.give_up(numbers, reason)
-            counts.dropped[reason] += traces
+            if traces:
+                counts.dropped[reason] += traces
             return tags
 
         settings = KafkaSettings(**self._settings.model_dump())

@@ -1,0 +1,152 @@
+"""A real Kafka broker for tests: one process on loopback, in KRaft mode, from Maven Central.
+
+    with Broker() as broker: broker.address        python -m tests.peers.kafka.broker    (until Ctrl-C)
+
+The jars are fetched once, into .cache/kafka of the project. Needs Java 17 and Maven.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.processes import Child
+from tests.support.waiting import until
+
+VERSION: Final = "4.4.0"
+CACHE: Final = Path(__file__).parents[3] / ".cache" / "kafka"
+_CLUSTER: Final = "onpathTestClusterAAAAA"  # an id: 22 characters of base64
+_POM: Final = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>tests</groupId><artifactId>broker</artifactId><version>1</version><dependencies><dependency>
+<groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+</dependency></dependencies></project>
+"""
+
+
+def missing() -> str | None:
+    """Why there can be no broker here; None if there can."""
+    if shutil.which("java") is None:
+        return "needs Java 17 or later"
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', told)
+    if version is None or int(version[1]) < 17:
+        return "needs Java 17 or later"
+    if shutil.which("mvn") is None and not _jars().is_dir():
+        return "needs Maven, to fetch Kafka"
+    return None
+
+
+def _jars() -> Path:
+    return CACHE / VERSION
+
+
+def fetch() -> Path:
+    """The folder with Kafka's jars."""
+    jars = _jars()
+    if not jars.is_dir():
+        with tempfile.TemporaryDirectory() as folder:
+            pom, found = Path(folder) / "pom.xml", Path(folder) / "jars"
+            pom.write_text(_POM, encoding="utf-8")
+            command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+            subprocess.run([*command, f"-DoutputDirectory={found}", "-DincludeScope=runtime"], check=True)
+            jars.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(found, jars.with_suffix(".part"), dirs_exist_ok=True)
+            jars.with_suffix(".part").rename(jars)
+    return jars
+
+
+def _ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+class Broker:
+    """`with Broker() as broker`. Its data is gone afterwards."""
+
+    def __enter__(self) -> Broker:
+        self._folder = tempfile.TemporaryDirectory(prefix="kafka-")
+        folder = Path(self._folder.name)
+        port, controller = _ports(2)
+        self.address = f"127.0.0.1:{port}"
+        properties = folder / "server.properties"
+        properties.write_text(_properties(folder, port, controller), encoding="utf-8")
+        java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch()}/*"]
+        subprocess.run(
+            [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)],
+            check=True,
+            capture_output=True,
+        )
+        self._process = Child([*java, "kafka.Kafka", str(properties)])
+        try:
+            until(lambda: not _is_free(port), lambda: f"the broker to listen:\n{self._process.output}", 60)
+            self.admin = AdminClient({"bootstrap.servers": self.address})
+            self.admin.list_topics(timeout=30)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.stop(signal.SIGKILL)
+        self._folder.cleanup()
+
+    def kill(self) -> None:
+        self._process.stop(signal.SIGKILL)
+
+    def make_topic(self, name: str, partitions: int) -> None:
+        (made,) = self.admin.create_topics([NewTopic(name, partitions, 1)]).values()
+        made.result(30)
+
+
+def _properties(folder: Path, port: int, controller: int) -> str:
+    return "\n".join(
+        [
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"controller.quorum.voters=1@127.0.0.1:{controller}",
+            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}",
+            "controller.listener.names=CONTROLLER",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            f"log.dirs={folder / 'data'}",
+            "offsets.topic.replication.factor=1",
+            "offsets.topic.num.partitions=4",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+            "share.coordinator.state.topic.replication.factor=1",
+            "share.coordinator.state.topic.min.isr=1",
+            "group.initial.rebalance.delay.ms=0",
+            "group.min.session.timeout.ms=1000",
+            "auto.create.topics.enable=false",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    with Broker() as running:
+        print(running.address, flush=True)
+        try:
+            while True:
+                time.sleep(1)
+        except KeyboardInterrupt:
+            print("stopped")
