@@ -27,8 +27,8 @@ Process = subprocess.Popen[str]
 @contextmanager
 def onpath(options: Sequence[str], policy: Path | None = POLICY) -> Iterator[tuple[Process, str]]:
     """The process and the address of its OTLP/gRPC receiver."""
-    command = [sys.executable, "-m", "onpath.cli", "collector", *options]
-    command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    any_ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "onpath.cli", "collector", *any_ports, *options]
     command += [] if policy is None else ["--policy", str(policy)]
     settings = {**os.environ, "ONPATH_BUFFER__SETTLE_DELAY": "500ms"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=settings)

@@ -21,6 +21,7 @@ from onpath.policy.model import Policy
 from onpath.report import Answer, Question, Report, Result, Verdict
 from onpath.results_metrics import Point, points
 from onpath.results_presets import Preset
+from onpath_collector.doubts import unknown_checks
 from onpath_collector.otlp import decode
 from onpath_collector.otlp.marking import Marks
 from onpath_collector.otlp.results import encode_events, encode_marks, encode_spans
@@ -92,12 +93,14 @@ class Outcome:
     """What leaves for one trace. `lines`, `verdicts` and `places` have one entry a Result; `spans` and `logs` are
     serialised OTLP export requests, empty for none.
 
-    `signature` differs when a revision is worth sending, and holds each result's verdict.
+    `signature` differs when a revision is worth sending, and holds each result's verdict. `others` are the other traces
+    of a session.
     """
 
     trace_id: str
     revision: int
     signature: str
+    others: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     verdicts: tuple[VerdictLine, ...] = ()
     places: tuple[Place, ...] = ()
@@ -108,6 +111,8 @@ class Outcome:
     broken: tuple[str, ...] = ()  # evaluations that failed themselves: workflow/evaluation: error type
     questions: tuple[Question, ...] = ()  # open ones, for a model
     points: tuple[Point, ...] = ()  # for metrics
+    unknown: Mapping[tuple[str, str], int] = field(default_factory=dict)  # checks, by workflow and why
+    ended_ns: int | None = None  # when the last of the trace's roots had ended
     own_spans: tuple[bytes, ...] = ()  # ids of the evaluation spans, by which they are known when they come back
     root: str | None = None  # span id of the declared root that alone was judged
     timelines: tuple[str, ...] = ()  # one JSON text a result, see `timeline`
@@ -159,6 +164,7 @@ def _with_history(report: Report, job: Job) -> Report:
 
 def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
     leaving = [results.Leaving(report, result) for result in report.results]
+    before = _verdicts_before(leaving, job.before)
     broken = [(r, e) for r in report.results for e in r.evaluations if e.broken is not None]
     return Outcome(
         trace_id=report.trace_id,
@@ -173,7 +179,9 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         unmatched=dict(report.unmatched),
         broken=tuple([f"{r.workflow}/{e.name}: {e.broken}" for r, e in broken]),
         questions=report.questions,
-        points=tuple(points(report, setup.steps, _verdicts_before(leaving, job.before))),
+        points=tuple(points(report, setup.steps, before)),
+        unknown=unknown_checks(report, before),
+        ended_ns=max([span.end_ns for span in trace.roots if span.end_ns], default=None),
         own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),
         root=None if job.root is None else job.root.hex(),
         timelines=tuple([results.json_text(timeline(r)) for r in report.results]),

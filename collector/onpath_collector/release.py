@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from onpath_collector.buffer import Released, TraceBuffer
@@ -35,6 +36,10 @@ class Observer(Protocol):
 
     def judged(self, seconds: Mapping[tuple[str, str], float]) -> None:
         """A trace was judged, which took so long by workflow and check."""
+
+    def told(self, delay: float | None, unknown: Mapping[tuple[str, str], int]) -> None:
+        """A report goes out, so long after its trace's root had ended (None: a revision, or nobody knows), with so
+        many checks unknown, by workflow and why."""
 
 
 class _Leaving(NamedTuple):
@@ -136,6 +141,7 @@ class Release:
         if self._judge is None:
             self._buffer.settle(released, None)
             self.counts.judged["no_policy"] += released.traces
+            self._export(_empty(released, "no_policy"))
             self._leave(leaving, None)
         else:
             self._queue.put_nowait(leaving)
@@ -172,6 +178,8 @@ class Release:
         before = self._buffer.settle(released, outcome and outcome.signature)
         if outcome is None:
             self.counts.dropped["evaluation_failed"] += released.traces
+            if before is None:  # who waits is told that nothing comes
+                self._export(_empty(released, "evaluation_failed"))
             return False
         self.counts.judged[_label(outcome)] += released.traces
         if self._observer is not None:
@@ -181,9 +189,19 @@ class Release:
             return False
         for broken in outcome.broken:
             self._tell("broken", f"a check failed by itself and is unknown: {broken}")
+        if self._observer is not None:
+            self._observer.told(self._delay(outcome), outcome.unknown)
+        self._export(outcome)
+        return True
+
+    def _export(self, outcome: Outcome) -> None:
         for exporter in self._exporters:
             exporter.export(outcome)
-        return True
+
+    def _delay(self, outcome: Outcome) -> float | None:
+        if outcome.ended_ns is None or outcome.revision > 1 or not outcome.verdicts:
+            return None
+        return max(0, self._wall_clock() - outcome.ended_ns) / 1e9
 
     async def _judged(self, released: Released) -> Outcome | None:
         """A trace whose checks can't be finished is run once more without them: unknown, for that reason."""
@@ -191,7 +209,7 @@ class Release:
         reason = "earlier_spans_gone" if released.partial else None
         for _ in range(2):
             try:
-                return await self._judge.run(self._job(released, reason))
+                return _named(await self._judge.run(self._job(released, reason)), released)
             except JobTimeout:
                 reason = "evaluation_timeout"
                 self._tell(reason, f"trace {released.trace_id.hex()} took too long to judge; its checks are unknown")
@@ -260,6 +278,19 @@ class Release:
     def _unjudged(self) -> int:
         """Released, neither judged nor dropped: waiting or being judged."""
         return self._buffer.counts.traces_released - self.counts.judged.total() - self.counts.dropped.total()
+
+
+def _named(outcome: Outcome, released: Released) -> Outcome:
+    """With the other traces of a session."""
+    traces = [trace_id.hex() for trace_id in released.trace_ids]
+    return outcome if len(traces) < 2 else replace(outcome, others=tuple(t for t in traces if t != outcome.trace_id))
+
+
+def _empty(released: Released, why: str) -> Outcome:
+    """Without results."""
+    root = None if released.root is None else released.root.hex()
+    found = Outcome(released.trace_id.hex(), released.revision, "", root=root, unmatched={why: 1})
+    return _named(found, released)
 
 
 def _label(outcome: Outcome) -> str:

@@ -84,7 +84,8 @@ class Service:
         self._otlp_results = otlp_results(settings, _resource(self._instance))
         self._sinks = sinks(settings.results)
         self._kafka = KafkaParts(settings)
-        self.reports = Reports(settings.results.store.path, settings.results.store.reports)
+        store = settings.results.store
+        self.reports = Reports(store.path, store.reports, parts=bool(settings.buffer.root_attributes))
         self._judge = self._new_judge(self.policy) if self.policy is not None else None
         self.release = Release(
             self.buffer,

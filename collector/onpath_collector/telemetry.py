@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 OPENMETRICS: Final = "application/openmetrics-text"
 _LAG: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
+_DELAY: Final = (0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 _EVALUATION: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 5.0)
 
 
@@ -32,7 +33,18 @@ class Telemetry:
             buckets=_EVALUATION,
             registry=self.registry,
         )
-
+        self._delay = Histogram(
+            "onpath_verdict_delay_seconds",
+            "From the end of a trace's root to its first verdict, by the clocks of both",
+            buckets=_DELAY,
+            registry=self.registry,
+        )
+        self._unknown = Counter(
+            "onpath_evaluations_unknown",
+            "Checks that could not be decided, by why",
+            ["workflow", "reason"],
+            registry=self.registry,
+        )
         self._by_place: dict[tuple[str, str], Histogram] = {}  # finding one by its labels takes longer than counting
 
     def released(self, lag: float) -> None:
@@ -44,6 +56,12 @@ class Telemetry:
             if found is None:
                 found = self._by_place[place] = self._evaluation.labels(*place)
             found.observe(took)
+
+    def told(self, delay: float | None, unknown: Mapping[tuple[str, str], int]) -> None:
+        if delay is not None:
+            self._delay.observe(delay)
+        for place, checks in unknown.items():
+            self._unknown.labels(*place).inc(checks)
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """All metrics as they are now, and the content type: OpenMetrics, unless only the older text is asked for."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -12,9 +13,11 @@ from onpath_collector.buffer import BufferSettings, TraceBuffer
 from onpath_collector.exporters.base import Recorded
 from onpath_collector.judging import Job, Outcome, Setup, VerdictLine
 from onpath_collector.otlp import split
-from onpath_collector.release import Release
+from onpath_collector.release import Observer, Release
 from onpath_collector.workers import JobFailed, JobTimeout
 from tests.support import requests
+
+NOW = 5_000_000_000  # nanoseconds since the Unix epoch
 
 
 class Clock:
@@ -69,7 +72,9 @@ def failing(job: Job) -> Outcome:
 
 
 class Bench:
-    def __init__(self, answer: Callable[[Job], Outcome], *, with_policy: bool = True) -> None:
+    def __init__(
+        self, answer: Callable[[Job], Outcome], *, with_policy: bool = True, observer: Observer | None = None
+    ) -> None:
         self.clock = Clock()
         self.judge = FakeJudge(answer)
         self.buffer = TraceBuffer(BufferSettings(settle_delay=0.0, orphan_delay=0.0))
@@ -77,9 +82,10 @@ class Bench:
             self.buffer,
             self.judge if with_policy else None,
             clock=self.clock,
-            wall_clock=lambda: 5,
+            wall_clock=lambda: NOW,
             parallel=2,
             queue=10,
+            observer=observer,
         )
         self.sent = Recorded()
         self.release.start([self.sent])
@@ -95,8 +101,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(answer: Callable[[Job], Outcome], *, with_policy: bool = True) -> AsyncIterator[Bench]:
-    bench = Bench(answer, with_policy=with_policy)
+async def running(
+    answer: Callable[[Job], Outcome], *, with_policy: bool = True, observer: Observer | None = None
+) -> AsyncIterator[Bench]:
+    bench = Bench(answer, with_policy=with_policy, observer=observer)
     yield bench
     await bench.release.stop(bench.clock() + 5)
     sums = bench.release.sums()
@@ -111,7 +119,7 @@ async def test_a_complete_trace_is_judged_and_handed_to_the_exporters() -> None:
         await bench.until_idle()
         assert bench.release.counts.judged == {"pass": 1}
         (job,) = bench.judge.jobs
-        assert (job.release_reason, job.judged_at_ns, job.revision, job.unknown) == ("root_ended", 5, 1, None)
+        assert (job.release_reason, job.judged_at_ns, job.revision, job.unknown) == ("root_ended", NOW, 1, None)
         assert len(bench.sent.outcomes) == 1
 
 
@@ -128,7 +136,8 @@ async def test_what_cannot_be_judged_at_all_is_dropped_with_a_reason() -> None:
         bench.push(1, 1)
         await bench.until_idle()
         assert bench.release.counts.dropped == {"evaluation_failed": 1}
-        assert bench.sent.outcomes == []
+        (told,) = bench.sent.outcomes  # who waits for a report gets one
+        assert (told.trace_id, told.lines, told.unmatched) == (f"{1:032x}", (), {"evaluation_failed": 1})
 
 
 async def test_without_a_policy_traces_count_as_judged() -> None:
@@ -138,6 +147,9 @@ async def test_without_a_policy_traces_count_as_judged() -> None:
         await bench.until_idle()
         assert bench.release.counts.judged == {"no_policy": 5}
         assert bench.judge.jobs == []
+        assert [(o.trace_id, dict(o.unmatched)) for o in bench.sent.outcomes] == [
+            (f"{trace:032x}", {"no_policy": 1}) for trace in range(1, 6)
+        ]
 
 
 async def test_late_spans_are_a_revision_only_if_the_report_changes() -> None:
@@ -191,3 +203,43 @@ async def test_more_traces_than_the_queue_holds_wait_in_the_buffer(traces: int) 
         bench.release.schedule()
         await bench.until_idle()
         assert bench.release.counts.judged == {"pass": traces}
+
+
+async def test_a_revision_that_cannot_be_judged_leaves_the_report_before_it() -> None:
+    async with running(lambda job: outcome(job) if job.revision == 1 else failing(job)) as bench:
+        bench.push(1, 1)
+        await bench.until_idle()
+        bench.push(1, 2)
+        await until(lambda: len(bench.judge.jobs) == 3)
+        await until(lambda: not bench.buffer.is_open((1).to_bytes(16)))
+        assert [o.revision for o in bench.sent.outcomes] == [1]
+
+
+class Told:
+    """An Observer that keeps what it is told of reports."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[float | None, Mapping[tuple[str, str], int]]] = []
+
+    def released(self, lag: float) -> None:
+        return
+
+    def judged(self, seconds: Mapping[tuple[str, str], float]) -> None:
+        return
+
+    def told(self, delay: float | None, unknown: Mapping[tuple[str, str], int]) -> None:
+        self.reports.append((delay, unknown))
+
+
+async def test_how_late_the_first_verdict_comes_and_what_is_unknown_is_told() -> None:
+    def answer(job: Job) -> Outcome:
+        found = outcome(job, signature=f"{job.revision}")
+        return replace(found, ended_ns=NOW - 2_500_000_000, unknown={("w", "incomplete"): job.revision})
+
+    told = Told()
+    async with running(answer, observer=told) as bench:
+        bench.push(1, 1)
+        await bench.until_idle()
+        bench.push(1, 2)
+        await until(lambda: len(told.reports) == 2)
+        assert told.reports == [(2.5, {("w", "incomplete"): 1}), (None, {("w", "incomplete"): 2})]

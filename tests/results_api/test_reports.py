@@ -22,8 +22,8 @@ BAD = ("lookup_user", "pay")
 
 
 @asynccontextmanager
-async def reports(limit: int = 100, path: Path | None = None) -> AsyncIterator[Reports]:
-    found = Reports(path, limit)
+async def reports(limit: int = 100, path: Path | None = None, *, parts: bool = False) -> AsyncIterator[Reports]:
+    found = Reports(path, limit, parts)
     try:
         yield found
     finally:
@@ -61,7 +61,7 @@ async def test_a_revision_takes_the_place_of_the_one_before() -> None:
 
 
 async def test_declared_roots_are_parts_of_one_report() -> None:
-    async with reports() as found:
+    async with reports(parts=True) as found:
         found.export(replace(outcome(1), root="a" * 16))
         found.export(replace(outcome(1, BAD), root="b" * 16))
         found.export(replace(outcome(1, revision=2), root="b" * 16))
@@ -210,3 +210,48 @@ async def test_a_flood_of_what_nobody_asks_about_pushes_nothing_out() -> None:
         found.export(outcome(2))
         page = await found.page(Filter(), 10)
         assert [r.trace_id for r in page.reports] == [trace_id(n) for n in (2, 109, 108, 1)], "newest first"
+
+
+async def test_a_session_is_found_by_any_of_its_traces(tmp_path: Path) -> None:
+    async with reports(path=tmp_path / "reports.db") as found:
+        waiting = asyncio.ensure_future(found.wait(trace_id(3), 30))
+        await asyncio.sleep(0)
+        found.export(outcome(2))  # by itself, until its session is known
+        found.export(replace(outcome(1), others=(trace_id(2), trace_id(3))))
+        assert (await waiting).trace_id == trace_id(1)
+        for _ in range(2):  # before it is in the file, and after
+            for number in (1, 2, 3):
+                report = await found.get(trace_id(number))
+                assert report is not None
+                assert report.trace_id == trace_id(1)
+            assert [r.trace_id for r in (await found.page(Filter(), 10)).reports] == [trace_id(1)]
+        found.export(replace(outcome(4), revision=2, others=(trace_id(1), trace_id(2), trace_id(3))))  # an earlier span
+        assert [r.trace_id for r in (await found.page(Filter(), 10)).reports] == [trace_id(4)]
+        report = await found.get(trace_id(2))
+        assert report is not None
+        assert report.revision == 2
+
+
+async def test_who_asks_for_one_does_not_wait_for_the_others() -> None:
+    async with reports(1000) as found:
+        made = outcome(1)
+        for number in range(1, 1000):
+            found.export(replace(made, trace_id=trace_id(number)))
+        page = asyncio.ensure_future(found.page(Filter(), 10))
+        await asyncio.sleep(0)
+        found.export(replace(made, trace_id=trace_id(1000)))
+        for number in (1, 999, 1000):
+            assert await found.get(trace_id(number)) is not None
+            assert not page.done(), "it is still being written"
+        assert len((await page).reports) == 10
+
+
+async def test_a_file_of_the_version_before_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "reports.db"
+    async with reports(10, path) as found:
+        found.export(outcome(1, BAD))
+    before = sqlite3.connect(path)
+    before.executescript("DROP TABLE traces; PRAGMA user_version = 1;")
+    before.close()
+    async with reports(10, path) as found:
+        assert await found.get(trace_id(1)) is not None

@@ -1,6 +1,8 @@
 """Reports as they are made: kept, and handed at once to who waits for one or watches them all.
 
 export(Outcome) -> waiting calls, watches -> (gathered for a moment) -> Store, on a thread: disks may be slow
+
+Who asks for one trace doesn't wait for what others have to be written: what is not in the store yet is found here.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -23,6 +26,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("onpath")
 _GATHER: Final = 1.0  # seconds until a file has a report; one transaction for each would be many
+_SLICE: Final = 50  # reports written at once, some milliseconds: then it is the turn of who reads
 _BEHIND: Final = 1000  # reports that a watch may be behind
 
 
@@ -60,14 +64,16 @@ class Watch:
 class Reports:
     """An exporter of results, and where they are read. Owned by one event loop."""
 
-    def __init__(self, path: Path | None, limit: int) -> None:
-        """Raises StoreError."""
+    def __init__(self, path: Path | None, limit: int, parts: bool = False) -> None:
+        """`parts`: a trace may have several, for roots that are declared. Raises StoreError."""
         self.failed = 0  # reports that could not be written
         self.verdicts: Counter[tuple[str, str]] = Counter()  # by workflow and verdict, since the start
         self._store = Store(path, limit)
         self._thread = ThreadPoolExecutor(1, "onpath-reports")
         # With results, and without; of each no more than would be kept anyway.
         self._pending: tuple[deque[Made], deque[Made]] = (deque(maxlen=limit), deque(maxlen=limit))
+        self._unwritten: deque[Made] = deque()  # is being written
+        self._parts = parts
         self._made = 0
         self._lasting = path is not None
         self._timer: asyncio.TimerHandle | None = None
@@ -85,15 +91,21 @@ class Reports:
         self._pending[not outcome.lines].append(made)
         if self._lasting and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self._flush)
-        for waiting in self._waiting.pop(outcome.trace_id, ()):
-            if not waiting.done():
-                waiting.set_result(made)
+        if self._waiting:
+            for waiting in chain.from_iterable([self._waiting.pop(trace_id, ()) for trace_id in made.traces]):
+                if not waiting.done():
+                    waiting.set_result(made)
         for watch in self._watches:
             watch.offer(made)
 
     async def get(self, trace_id: str) -> StoredReport | None:
-        """The newest revision; `trace_id` in lower-case hex."""
-        return await self._read(lambda: self._store.get(trace_id))
+        """The newest revision; `trace_id` in lower-case hex, of a session that of any of its traces."""
+        if self._parts:
+            return await self._read(lambda: self._store.get(trace_id))
+        found = [made for made in chain(self._unwritten, *self._pending) if made.is_of(trace_id)]
+        if found:
+            return StoredReport.of(max(found))
+        return await self._on_thread(lambda: self._store.get(trace_id))
 
     async def page(self, wanted: Filter, size: int, token: str = "") -> Page:
         """Newest first. Raises BadToken."""
@@ -108,8 +120,8 @@ class Reports:
                 found = await self.get(trace_id)
                 if found is not None:
                     return found
-                outcome = await coming
-            return await self.get(trace_id) or StoredReport.of(outcome)
+                made = await coming
+            return await self.get(trace_id) or StoredReport.of(made)
         finally:
             others = self._waiting.get(trace_id, set())
             others.discard(coming)
@@ -131,29 +143,38 @@ class Reports:
         if self._closed:
             return
         self._closed = True
-        if self._writing is not None:
-            await self._writing
-        self._flush()
-        if self._writing is not None:
-            await self._writing
+        await self._written()
         self._thread.shutdown()
         self._store.close()
 
     async def _read(self, read: Callable[[], T]) -> T:
-        """After all that was exported before: the thread does one thing after another."""
+        """After all that was exported before."""
+        await self._written()
+        return await self._on_thread(read)
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _written(self) -> None:
         self._flush()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
 
     def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        batch = sorted(chain(*self._pending))  # as they were made
-        if not batch:
-            return
+        self._unwritten.extend(sorted(chain(*self._pending)))  # as they were made
         for pending in self._pending:
             pending.clear()
-        self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
+        if self._unwritten and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.ensure_future(self._write_out())
+
+    async def _write_out(self) -> None:
+        while batch := list(islice(self._unwritten, _SLICE)):
+            await self._on_thread(partial(self._write, batch))
+            for _ in batch:
+                self._unwritten.popleft()
 
     def _write(self, batch: Sequence[Made]) -> None:
         try:

@@ -1,7 +1,8 @@
 """The newest reports in SQLite: in memory, or in a file that outlives the collector. Used by one thread at a time.
 
-A report is one row under its trace id; a trace with declared roots has one part for each of them in it. What a filter
-asks for stands beside it, a row a result. Texts are bytes: what agents send need not be Unicode that SQLite takes.
+A report is one row, found by the ids of all its traces; a trace with declared roots has one part for each of them in
+it. What a filter asks for stands beside it, a row a result. Texts are bytes: what agents send need not be Unicode that
+SQLite takes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from onpath_collector.reports.values import Filter, Made, Object, Page, StoredReport, judged_ms, session_of
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _TABLES: Final = """
 CREATE TABLE reports (
     number INTEGER PRIMARY KEY AUTOINCREMENT, trace_id TEXT NOT NULL UNIQUE, empty INTEGER NOT NULL, parts BLOB NOT NULL
@@ -26,6 +27,13 @@ CREATE TABLE results (
     workflow BLOB NOT NULL, verdict TEXT NOT NULL, service BLOB, judged_ms INTEGER NOT NULL
 );
 CREATE INDEX results_number ON results (number);
+"""
+_TRACES: Final = """
+CREATE TABLE traces (
+    trace_id TEXT PRIMARY KEY, number INTEGER NOT NULL REFERENCES reports ON DELETE CASCADE
+) WITHOUT ROWID;
+CREATE INDEX traces_number ON traces (number);
+INSERT INTO traces SELECT trace_id, number FROM reports;
 """
 
 
@@ -57,10 +65,11 @@ class Store:
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute("PRAGMA foreign_keys = ON")
         (found,) = self._db.execute("PRAGMA user_version").fetchone()
-        if found not in (0, _FORMAT):
+        if found not in (0, 1, _FORMAT):
             raise StoreError(f"written by another version of onpath (format {found}, this one has {_FORMAT})")
-        if not found:
-            self._db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        if found != _FORMAT:
+            missing = _TRACES if found else _TABLES + _TRACES
+            self._db.executescript(f"BEGIN; {missing} PRAGMA user_version = {_FORMAT}; COMMIT;")
 
     def close(self) -> None:
         self._db.close()
@@ -78,8 +87,12 @@ class Store:
                 )
 
     def _write(self, outcome: Made) -> None:
-        found = self._db.execute("SELECT parts FROM reports WHERE trace_id = ?", (outcome.trace_id,)).fetchone()
-        parts: Object = json.loads(_text(found[0])) if found else {}
+        parts: Object = {}
+        for trace_id in outcome.traces:
+            found = self._find("number, parts", trace_id)
+            if found is not None:
+                self._db.execute("DELETE FROM reports WHERE number = ?", found[:1])
+                parts = json.loads(_text(found[1])) if not outcome.others else {}
         parts[outcome.root or ""] = {
             "revision": outcome.revision,
             "results": outcome.lines,
@@ -87,11 +100,11 @@ class Store:
             "unmatched": dict(outcome.unmatched),
         }
         results = [json.loads(line) for part in parts.values() for line in part["results"]]
-        self._db.execute("DELETE FROM reports WHERE trace_id = ?", (outcome.trace_id,))
         added = self._db.execute(
             "INSERT INTO reports (trace_id, empty, parts) VALUES (?, ?, ?)",
             (outcome.trace_id, not results, _bytes(json.dumps(parts, ensure_ascii=False))),
         )
+        self._db.executemany("INSERT INTO traces VALUES (?, ?)", [(t, added.lastrowid) for t in outcome.traces])
         self._db.executemany(
             "INSERT INTO results VALUES (?, ?, ?, ?, ?)",
             [
@@ -101,8 +114,14 @@ class Store:
         )
 
     def get(self, trace_id: str) -> StoredReport | None:
-        found = self._db.execute("SELECT trace_id, parts FROM reports WHERE trace_id = ?", (trace_id,)).fetchone()
+        """`trace_id`: any that the report is about."""
+        found = self._find("trace_id, parts", trace_id)
         return None if found is None else _report(*found)
+
+    def _find(self, columns: str, trace_id: str) -> tuple[Any, ...] | None:
+        query = f"SELECT {columns} FROM reports WHERE number = (SELECT number FROM traces WHERE trace_id = ?)"
+        found: tuple[Any, ...] | None = self._db.execute(query, (trace_id,)).fetchone()
+        return found
 
     def page(self, wanted: Filter, size: int, token: str = "") -> Page:
         """At most `size` reports from where the token says. Raises BadToken."""

@@ -21,21 +21,30 @@ class BadToken(ValueError):
 
 
 class Made(NamedTuple):
-    """What a store keeps of an Outcome. `number` counts them."""
+    """What a store keeps of an Outcome. `number` counts them, `others` are the other traces of a session."""
 
     number: int
     trace_id: str
+    others: Sequence[str]
     root: str | None
     revision: int
     lines: Sequence[str]
     timelines: Sequence[str]
     unmatched: Mapping[str, int]
 
+    def is_of(self, trace_id: str) -> bool:
+        return trace_id == self.trace_id or trace_id in self.others
+
+    @property
+    def traces(self) -> Sequence[str]:
+        return (self.trace_id, *self.others)
+
     @staticmethod
     def of(outcome: Outcome, number: int = 0) -> Made:
         return Made(
             number,
             outcome.trace_id,
+            outcome.others,
             outcome.root,
             outcome.revision,
             outcome.lines,
