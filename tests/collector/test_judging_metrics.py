@@ -74,7 +74,7 @@ def test_a_revision_counts_what_it_changes() -> None:
         ("findings", "c", "extra_step", OTHER),
     ]
     assert second.signature != first.signature
-    assert judged({"a": Verdict.UNKNOWN, "b": Verdict.PASS}, first.signature) == replace(first, points=())
+    assert judged({"a": Verdict.UNKNOWN, "b": Verdict.PASS}, first.signature) == replace(first, points=(), unknown={})
 
 
 def test_each_check_is_timed() -> None:
