@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -24,21 +25,26 @@ from tests.support.processes import Child
 from tests.support.waiting import until
 
 DEPLOY = ROOT / "deploy" / "otelcol"
-PATIENCE = 1200  # seconds for a first build, downloads included
+PATIENCE = 600  # seconds for a first build, downloads included; the tests have a limit too
 
 
 def program() -> Path:
     """Built if need be; skips where it can't be had."""
-    done = subprocess.run(
-        [sys.executable, str(DEPLOY / "build.py"), "--patience", str(PATIENCE)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path, reason = _built()
+    if path is None:
+        pytest.skip(reason)
+    return path
+
+
+@cache
+def _built() -> tuple[Path | None, str]:
+    """Asked for once: what can't be had is not tried again for each test."""
+    command = [sys.executable, str(DEPLOY / "build.py"), "--patience", str(PATIENCE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 3:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
+        return None, done.stderr.strip().splitlines()[-1]
     assert done.returncode == 0, done.stderr
-    return Path(done.stdout.split()[-1])
+    return Path(done.stdout.split()[-1]), ""
 
 
 class Names:
