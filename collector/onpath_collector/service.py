@@ -21,9 +21,8 @@ from onpath.results import version
 from onpath.results_metrics import step_names
 from onpath_collector.admin import Health, reading
 from onpath_collector.admin_port import PROTOCOLS, AdminPort
-from onpath_collector.asking import AT_ONCE, Asking
 from onpath_collector.buffer import TraceBuffer
-from onpath_collector.config import DurabilityConfig, JudgeConfig, PortConfig, Settings
+from onpath_collector.config import DurabilityConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
 from onpath_collector.downstream import is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
@@ -33,6 +32,7 @@ from onpath_collector.exporters.prometheus import PrometheusResults
 from onpath_collector.exporters.report_file import ReportFile
 from onpath_collector.http_server import Answer
 from onpath_collector.journal import Journal, JournalSettings
+from onpath_collector.judges import at_once, hurry, new_judge
 from onpath_collector.judging import Setup
 from onpath_collector.kafka_parts import KafkaParts
 from onpath_collector.listening import ListenError
@@ -50,7 +50,6 @@ from onpath_collector.reports import Reports
 from onpath_collector.security import Certificates, Tokens, Watched, refresh_for_ever
 from onpath_collector.telemetry import Telemetry
 from onpath_collector.told import named, told, warn
-from onpath_collector.workers import JOBS_AHEAD, Judge, Pool, Threaded
 
 log: Final = logging.getLogger("onpath")
 
@@ -86,13 +85,13 @@ class Service:
         self._kafka = KafkaParts(settings)
         store = settings.results.store
         self.reports = Reports(store.path, store.reports, parts=bool(settings.buffer.root_attributes))
-        self._judge = self._new_judge(self.policy) if self.policy is not None else None
+        self._judge = new_judge(settings, self._setup(self.policy)) if self.policy is not None else None
         self.release = Release(
             self.buffer,
             self._judge,
             clock=time.monotonic,
             wall_clock=time.time_ns,
-            parallel=_at_once(settings.evaluate.processes, self._judge),
+            parallel=at_once(settings, self._judge),
             queue=settings.evaluate.queue,
             observer=self.telemetry,
             journal=self.journal or self._kafka.keeper,
@@ -183,8 +182,7 @@ class Service:
         share = self._settings.shutdown_timeout / 4  # kept for the results, when judging or the downstream drag on
         await asyncio.gather(*(each.stop(min(5.0, share)) for each in (*self.receivers, self._kafka)))
         forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
-        if isinstance(self._judge, Asking):
-            self._judge.hurry()
+        hurry(self._judge)
         await self.release.stop(deadline - share, leave=leave)
         results = () if self._otlp_results is None else (self._otlp_results,)
         await asyncio.gather(*(each.close(deadline - share / 2) for each in (*results, *self._sinks, self._kafka)))
@@ -301,32 +299,6 @@ class Service:
     def _setup(self, policy: Policy) -> Setup:
         own = self._settings.results
         return Setup(policy, _resource(self._instance), own.spans, step_names(policy), tuple(own.presets))
-
-    def _new_judge(self, policy: Policy) -> Judge:
-        settings = self._settings.evaluate
-        workers: Judge
-        if settings.processes == 0:
-            workers = Threaded(self._setup(policy), settings.timeout)
-        else:
-            workers = Pool(self._setup(policy), settings.timeout, settings.processes)
-        return _asking(workers, self._settings.judge)
-
-
-def _asking(workers: Judge, config: JudgeConfig) -> Judge:
-    """With a model behind them, if one is set. Raises ValueError where the extra is missing."""
-    if config.base_url is None or config.model is None:
-        return workers
-    try:
-        from onpath.judge import Judge as Model
-        from onpath.judge import JudgeSettings
-    except ModuleNotFoundError:
-        raise ValueError("a judge needs more than the collector: pip install 'onpath[collector,judge]'") from None
-    return Asking(workers, Model(JudgeSettings(**config.model_dump(mode="json"))))
-
-
-def _at_once(processes: int, judge: Judge | None) -> int:
-    """How many releases may be on their way to a verdict: as many as workers take, and those that wait for a model."""
-    return max(1, processes) * JOBS_AHEAD + (AT_ONCE if isinstance(judge, Asking) else 0)
 
 
 def _resource(instance: str) -> Mapping[str, str]:
