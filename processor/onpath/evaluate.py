@@ -29,8 +29,10 @@ def evaluate(trace: Trace, policy: Policy, answers: Mapping[str, Answer] | None 
     `answers` are a judge's, by the id of a question in an earlier report of the same trace. Never raises for what a
     trace holds: a check that breaks gives an evaluation that is unknown and says so in `broken`.
     """
-    judging = _Judging(trace, recognise(trace), answers or {})
+    seen = recognise(trace)
+    judging = _Judging(trace, seen, answers or {})
     results = [result for workflow in policy.workflows for result in judging.results(workflow)]
+    seen.unlink()
     return _report(trace, policy, results, judging.unmatched)
 
 

@@ -48,6 +48,11 @@ class Recognition:
             return (self._maker.run(nested, tuple(spans)),)
         return self._maker.of_agent(agent, nested, tuple(spans))
 
+    def unlink(self) -> None:
+        """Ends its use. What is linked both ways would else stay in memory until a search for cycles finds it."""
+        for node in self._nodes:
+            node.parent = None
+
     @property
     def agents(self) -> frozenset[str]:
         """Names of the agents that took part."""
