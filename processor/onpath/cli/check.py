@@ -20,6 +20,7 @@ from rich.console import Console
 from onpath.cli.judged import Judged, junit, markdown, sarif, table
 from onpath.cli.judged.results import Results
 from onpath.cli.judging import Setup
+from onpath.cli.pool import less_garbage_collected
 from onpath.cli.recorded import Plan, Source
 from onpath.cli.running import judge_plan
 from onpath.cli.text import printable
@@ -77,7 +78,7 @@ def command(
     """
     policy = _load(ctx, policies)
     setup = Setup(policy, time.time_ns(), group_by, draws=chosen == "table")
-    with Results() as results:
+    with less_garbage_collected(), Results() as results:
         judged = _judge(ctx, files, setup, results, jobs, strict)
         _show(judged, results, chosen)
     if judged.exit_code == 3 and chosen != "table":

@@ -19,8 +19,11 @@ _MOVES: Final = {
 }
 
 
-def alignment_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Expected beside seen, one row a step, as the JSON of a report has them (results.md section 1)."""
+def alignment_table(rows: Sequence[Mapping[str, Any]], indent: int = 0) -> Table:
+    """Expected beside seen, one row a step, as the JSON of a report has them (results.md section 1).
+
+    `indent` is a part of the table: rich would measure one that is put into a padding twice.
+    """
     table = Table(box=None, padding=(0, 2), show_edge=False, pad_edge=True)
     table.add_column("")
     table.add_column("expected", header_style="dim")
@@ -29,7 +32,7 @@ def alignment_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     for row in rows:
         mark, advice, style = _MOVES[row["move"]]
         table.add_row(
-            mark,
+            " " * indent + mark,
             Text(printable(row["expected"] or "")),
             Text(printable(row["seen"] or "")),
             advice,

@@ -75,7 +75,7 @@ def _evaluation(judged: Judged, evaluation: EvaluationJson) -> Iterator[_Block]:
         for finding in evaluation["findings"]:
             yield 4, _finding(finding["message"], finding["span_ids"])
         if evaluation["alignment"]:
-            yield 4, alignment_table(evaluation["alignment"])
+            yield 0, alignment_table(evaluation["alignment"], indent=4)
         if evaluation["key"] in judged.time_lines:
             yield 4, judged.time_lines[evaluation["key"]]
 
