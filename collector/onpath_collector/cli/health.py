@@ -17,16 +17,19 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all addresses, it i
 @click.command("health", short_help="Ask a collector whether it is ready: 0 or 1.")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The collector's settings.")
 @click.option("--admin", metavar="HOST:PORT", help="Its admin port  [127.0.0.1:13133]")
+@click.option("--live", is_flag=True, help="Ask only whether it answers at all: for liveness probes.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, show_default=True, metavar="SECONDS")
 @click.pass_context
-def command(ctx: click.Context, config: Path | None, admin: str | None, timeout: float) -> None:
+def command(ctx: click.Context, config: Path | None, admin: str | None, live: bool, timeout: float) -> None:
     """Ask a collector whether it accepts requests. Ends with 0 if it does, with 1 if not or if it cannot be reached.
+
+    With --live one that is still starting, or already stopping, is well too.
 
     Where to ask is said by the option, else as to the collector: by ONPATH_ADMIN__ENDPOINT, then by --config FILE.
     """
     try:
         settings = load_settings(config, {}).admin
-        state, well = _ask(admin or settings.endpoint, settings.tls, timeout)
+        state, well = _ask(admin or settings.endpoint, settings.tls, "/livez" if live else "/healthz", timeout)
     except ConfigError as error:
         state, well = "\n".join(error.problems), False
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -35,7 +38,7 @@ def command(ctx: click.Context, config: Path | None, admin: str | None, timeout:
     ctx.exit(0 if well else 1)
 
 
-def _ask(endpoint: str, tls: ServerTlsConfig, patience: float) -> tuple[str, bool]:
+def _ask(endpoint: str, tls: ServerTlsConfig, path: str, patience: float) -> tuple[str, bool]:
     """What the collector says, and whether it is well."""
     host, port = parse_address(endpoint)
     host = _ANY.get(host, host)
@@ -45,7 +48,7 @@ def _ask(endpoint: str, tls: ServerTlsConfig, patience: float) -> tuple[str, boo
     else:
         connection = http.client.HTTPSConnection(host, port, timeout=patience, context=_context(tls))
     try:
-        connection.request("GET", "/healthz")
+        connection.request("GET", path)
         answer = connection.getresponse()
         return answer.read(1000).decode("utf-8", "replace").strip(), answer.status == 200
     finally:
