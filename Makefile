@@ -68,7 +68,8 @@ soak: $(STAMP)  ## ten minutes of load with late spans and restarts (ARGS="--sec
 
 check: lint types contracts test agents  ## what CI runs
 
-bench: $(STAMP)  ## measure speed and size on this machine
+bench: $(STAMP)  ## measure speed and size on this machine (ARGS=peers: beside others; ARGS=--publish writes deploy/bench.md)
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --quiet --frozen --inexact --group bench || echo "onpath: goes on without what is to compare with"
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
