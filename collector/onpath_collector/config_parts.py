@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, HttpUrl, model_validator
 
 from onpath.results_presets import Preset
+from onpath_collector.allowed import cores_allowed
 from onpath_collector.buffer import BufferSettings
 from onpath_collector.config_kafka import KafkaReceiverSettings, KafkaResultsConfig
 from onpath_collector.config_values import Address, Duration, Size, Target, Time, worker_count
@@ -150,9 +151,9 @@ class EvaluateConfig(_Part):
 
     @property
     def processes(self) -> int:
-        """`auto` is cores minus one, at least one process; 0 judges in the collector's own process."""
+        """`auto` is cores allowed minus one, at least one process; 0 judges in the collector's own process."""
         if self.workers == "auto":
-            return max(1, len(os.sched_getaffinity(0)) - 1)
+            return max(1, cores_allowed() - 1)
         return self.workers
 
 
