@@ -18,13 +18,18 @@ class MockCluster:
     """`with MockCluster() as cluster`: brokers at `cluster.address`, topics made when they are named, 4 partitions."""
 
     def __enter__(self) -> MockCluster:
-        self._holder = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 3})
-        (broker,) = self._holder.list_topics(timeout=10).brokers.values()
+        holder = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 3})
+        self._holder: Producer | None = holder
+        (broker,) = holder.list_topics(timeout=10).brokers.values()
         self.address = f"{broker.host}:{broker.port}"
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        del self._holder
+        self.stop()
+
+    def stop(self) -> None:
+        """No broker is there any more."""
+        self._holder = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,5 +2,6 @@
 
 from onpath_collector.kafka.client import EXTRA, OnceLog, connection, library
 from onpath_collector.kafka.publisher import Published, Publisher, PublisherSettings
+from onpath_collector.kafka.threads import DaemonThreads
 
-__all__ = ["EXTRA", "OnceLog", "Published", "Publisher", "PublisherSettings", "connection", "library"]
+__all__ = ["EXTRA", "DaemonThreads", "OnceLog", "Published", "Publisher", "PublisherSettings", "connection", "library"]

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from tests.support.durable import POLICY
-from tests.support.kafka import QUICK, MockCluster, Sent, committed, produce
+from tests.support.kafka import QUICK, MockCluster, Sent, committed, produce, read_all
 from tests.support.load import request, traces
 from tests.support.otlp_sink import OtlpSink
+from tests.support.requests import as_json
 from tests.support.service import Collecting, collecting
 
 
@@ -74,3 +76,97 @@ async def test_records_are_judged_passed_on_and_committed(cluster: MockCluster, 
     assert (counts.read, counts.taken) == (60, 60)
     offsets = await asyncio.to_thread(committed, cluster.address, "whole", "whole")
     assert sum(offset for offset, _ in offsets.values()) == 60
+
+
+async def test_a_replay_in_another_group_says_the_same_and_poison_goes_to_its_own_topic(
+    cluster: MockCluster, policy: Path, tmp_path: Path
+) -> None:
+    found = runs(2, 10)
+    sound = [Sent(as_json(record.value or b""), record.key) for record in records(found)]
+    poison = [Sent(b"{not json", b"k", partition=1, headers=[("of", b"someone")]), Sent(None, b"k", partition=1)]
+    await asyncio.to_thread(produce, cluster.address, [*sound[:5], *poison, *sound[5:]], "json")
+    said = []
+    async with asyncio.TaskGroup() as group:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            options = from_kafka(
+                cluster, topics=["json"], group_id=name, encoding="otlp_json", forward=False, dead_letter_topic="dead"
+            )
+            group.create_task(replayed(tmp_path / name, policy, options, said))
+    first, second = said
+    assert [r["trace_id"] for r in first] == sorted(spans[0].trace_id.hex() for spans in found)
+    assert [[e["id"] for e in r["evaluations"]] for r in first] == [[e["id"] for e in r["evaluations"]] for r in second]
+    letters = await asyncio.to_thread(read_all, cluster.address, "dead", 2)
+    for letter in letters:
+        headers = dict(letter.headers())
+        assert (letter.value(), letter.key(), headers["of"]) == (b"{not json", b"k", b"someone")
+        assert (headers["onpath.source.topic"], headers["onpath.source.partition"]) == (b"json", b"1")
+        assert headers["onpath.source.offset"].isdigit()
+        assert headers["onpath.error.reason"] == b"undecodable"
+        assert headers["onpath.error"]
+    assert len(letters) == 2
+
+
+async def replayed(folder: Path, policy: Path, options: dict[str, Any], said: list[list[dict[str, Any]]]) -> None:
+    async with collecting(folder, policy, **options) as collector:
+        await collector.until_results(10)
+        receiver = kafka_of(collector)
+        await collector.until(lambda: receiver.records.dead_letters["sent"] and receiver.records.read == 22)
+        await collector.until(lambda: not any(p.held for p in receiver.offsets.partitions.values()))
+        said.append(sorted(collector.results, key=lambda result: str(result["trace_id"])))
+        assert collector.ledger.spans_dropped == {"not_passed_on": 40}
+        assert (receiver.records.taken, receiver.records.poison) == (21, 1)
+        assert receiver.counts["traces"].failed == {"undecodable": 1}
+
+
+async def test_what_has_no_room_downstream_waits_in_kafka(cluster: MockCluster, policy: Path, tmp_path: Path) -> None:
+    found = runs(3, 40)
+    await asyncio.to_thread(produce, cluster.address, records(found), "pressure")
+    up = False
+
+    def answer(signal: str, body: bytes) -> grpc.StatusCode | bytes:
+        return b"" if up else grpc.StatusCode.UNAVAILABLE
+
+    with OtlpSink(answer=answer) as sink:
+        forward = {
+            "endpoint": f"grpc://{sink.address}",
+            "queue": {"requests": 5},
+            "retry": {"initial": "100ms", "max": "100ms"},
+        }
+        options = from_kafka(cluster, topics=["pressure"], group_id="pressure")
+        async with collecting(
+            tmp_path, policy, forward=forward, **{**options, "results": {"spans": "off"}}
+        ) as collector:
+            receiver = kafka_of(collector)
+            await collector.until(lambda: receiver.paused)
+            await asyncio.sleep(0.5)
+            assert receiver.records.taken == 5
+            assert receiver.waiting == receiver.records.read - 5
+            assert (receiver.counts["traces"].refused, receiver.records.pauses) == ({"queue_full": 1}, 1)
+            up = True
+            await collector.until(lambda: receiver.records.taken == 80)
+            await collector.until(lambda: not receiver.paused)
+            results = await collector.until_results(40)
+    assert len([span for span in sink.spans() if not span.name.startswith("onpath.")]) == 160
+    assert len({result["trace_id"] for result in results}) == 40
+
+
+async def test_open_traces_go_to_whom_their_partition_goes(cluster: MockCluster, policy: Path, tmp_path: Path) -> None:
+    found = runs(4, 24)
+    begun = [Sent(request(spans[:2]), spans[0].trace_id.hex().encode()) for spans in found]
+    ended = [Sent(request(spans[2:]), spans[0].trace_id.hex().encode()) for spans in found]
+    await asyncio.to_thread(produce, cluster.address, begun, "handover")
+    options = from_kafka(cluster, topics=["handover"], group_id="handover")
+    for name in ("former", "next"):
+        (tmp_path / name).mkdir()
+    async with collecting(tmp_path / "former", policy, **options) as former:
+        await former.until(lambda: former.ledger.traces_open == 24)
+        async with collecting(tmp_path / "next", policy, **options) as following:
+            await following.until(lambda: following.ledger.traces_open)
+            await following.until(lambda: former.ledger.traces_open + following.ledger.traces_open == 24)
+            assert former.ledger.traces_dropped == {"partition_revoked": following.ledger.traces_open}
+            await asyncio.to_thread(produce, cluster.address, ended, "handover")
+            await following.until(lambda: len(former.results) + len(following.results) >= 24)
+            results = former.results + following.results
+    assert {r["verdict"] for r in results} == {"pass"}
+    assert len({r["trace_id"] for r in results}) == len(results) == 24

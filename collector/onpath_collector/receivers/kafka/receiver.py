@@ -14,10 +14,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from onpath_collector.kafka import Publisher, PublisherSettings, connection, library
+from onpath_collector.kafka import DaemonThreads, Publisher, PublisherSettings, connection, library
 from onpath_collector.receivers.base import Faults, ReceiverCounts, RecordConsumer, Refused, Signal
 from onpath_collector.receivers.http_answers import reason
 from onpath_collector.receivers.kafka.offsets import Mark, Offsets, Place, Record
@@ -102,7 +101,7 @@ class KafkaReceiver:
         }
         options = connection("receivers.kafka", settings.brokers, {**_DEFAULTS, **settings.options}, own)
         try:
-            self._client = AIOConsumer(options, executor=ThreadPoolExecutor(3, "kafka"))  # two are for its callbacks
+            self._client = AIOConsumer(options, executor=DaemonThreads())
         except self._kafka.KafkaException as error:
             raise ValueError(f"receivers.kafka.options: {error.args[0].str()}") from None
         if settings.dead_letter_topic is not None:
@@ -151,7 +150,7 @@ class KafkaReceiver:
         now = asyncio.get_running_loop().time()
         if now >= self._commit_at:
             self._commit_at = now + self._settings.commit_interval
-            await self._commit(list(self.offsets.partitions), asynchronous=True)
+            await self._commit(list(self.offsets.partitions))
             await self._look_at_ends()
 
     # Records
@@ -234,13 +233,14 @@ class KafkaReceiver:
 
     # Offsets
 
-    async def _commit(self, places: Sequence[Place], *, asynchronous: bool) -> None:
+    async def _commit(self, places: Sequence[Place]) -> None:
+        """Does not wait for the broker, which has it before anything else that is asked of it; `_on_commit` tells."""
         due = self.offsets.due(places)
         if not due:
             return
         offsets = [self._kafka.TopicPartition(*place, mark.start, mark.metadata) for place, mark in due]
         try:
-            await self._client.commit(offsets=offsets, asynchronous=asynchronous)
+            await self._client.commit(offsets=offsets, asynchronous=True)
         except self._kafka.KafkaException as error:
             self._tell(error.args[0])
             return
@@ -304,7 +304,7 @@ class KafkaReceiver:
             given_up = self._give_up(self.offsets.numbers(places), f"partition_{why}")
             if commit:
                 await self._hand_out(places, given_up)
-                await self._commit(places, asynchronous=False)
+                await self._commit(places)
         except Exception as error:  # noqa: BLE001
             self._faults.tell(error)
         for place in places:
