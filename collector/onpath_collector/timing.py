@@ -9,6 +9,7 @@ from onpath.policy.model import Check, Policy, Workflow
 from onpath.report import Evaluation
 from onpath.steps.model import Scope
 from onpath.validators.base import Context, Validator
+from onpath.validators.remembered import remembered
 
 
 class Timer:
@@ -38,7 +39,7 @@ class Timer:
 
     def _timed_check(self, workflow: str, check: Check) -> Check:
         place = (workflow, check.name or check.key.removesuffix("!"))
-        return replace(check, validator=_Timed(check.validator, place, self))
+        return replace(check, validator=_Timed(remembered(check.validator), place, self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from onpath.flow.board import Board
 from onpath.flow.lane import Lane
 from onpath.flow.near_miss import NearMiss, near_miss
 from onpath.flow.partial import can_pass, must_pass
-from onpath.flow.pattern import Block, Item, Named
+from onpath.flow.pattern import AnyOf, Block, Gap, Item, Named
 from onpath.flow.rows import laid, rows
 from onpath.flow.shown import failure_text, step_name, step_text
 from onpath.flow.ties import Spans, Ties, has_ties
@@ -24,6 +24,7 @@ from onpath.flow.verdicts import evaluation
 from onpath.report import AlignmentRow, Evaluation, Finding, Verdict, aligned
 from onpath.steps.model import Scope
 from onpath.validators.base import Context
+from onpath.validators.remembered import Outline
 
 KEY = "seq!"
 
@@ -39,6 +40,17 @@ class Sequential:
 
     def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
         return (_Judging(self.items, scope, context).evaluation(),)
+
+    def outline(self, scope: Scope) -> Outline | None:
+        """See `remembered`: without values and `parallel!`, of steps that start one after another, names are all."""
+        if not all(isinstance(item, Gap | AnyOf) or (isinstance(item, Named) and not item.tree) for item in self.items):
+            return None
+        latest = -1
+        for step in scope.steps:
+            if step.start_ns is None or step.start_ns <= latest or not step.ran:
+                return None
+            latest = step.start_ns
+        return Outline(tuple([(s.kind, s.name, s.agent, s.model) for s in scope.steps]), scope.steps)
 
 
 class _Judging:

@@ -24,6 +24,7 @@ from onpath.validators.adherence.order import undetermined
 from onpath.validators.adherence.repair import OTHER, Change, alignment, repair
 from onpath.validators.adherence.score import Counts
 from onpath.validators.base import Context
+from onpath.validators.remembered import Outline
 
 Gate: TypeAlias = Literal["required", "prohibited"]
 
@@ -82,6 +83,21 @@ class Adherence:
         else:
             found = extraction.from_calls(scope, self._names, self._prohibited, self.count_failed)
         return _Judged(self, found, context).evaluations()
+
+    def outline(self, scope: Scope) -> Outline | None:
+        """See `remembered`: of calls that went well, one behind the other, names are all."""
+        if self.extract_from == "output":
+            return None
+        calls = [step for step in scope.steps if step.kind == "tool"]
+        started = ended = -1
+        for call in calls:
+            start, end = call.start_ns, call.end_ns
+            if start is None or end is None or start <= started or start < ended or end < start:
+                return None
+            if call.failed or not call.ran or call.source != "spans":
+                return None
+            started, ended = start, end
+        return Outline(tuple([call.name for call in calls]), calls) if calls else None
 
 
 class _Judged:
