@@ -6,12 +6,15 @@ record -> split -> admitted? -> begun -> held by each trace that keeps spans of 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from onpath_collector.intake import Intake
-from onpath_collector.otlp import Batch, split
+from onpath_collector.otlp import Batch, splitting
 from onpath_collector.receivers.base import Accepted, Source
+
+_STEP: Final = 256  # traces put into the buffer before the loop does something else
 
 
 class RecordIntake(Intake):
@@ -20,28 +23,40 @@ class RecordIntake(Intake):
     kept_back = 0  # spans of sources that are not passed on
 
     async def take(self, request: bytes, source: Source) -> Accepted:
-        batch = split(request, self._wanted)
+        batch = await self._in_steps(splitting(request, self._wanted))
         if source.passes_on:
             self._admit("traces", request, batch.spans)
-        self._admit_to_buffer(sum(len(chunk.data) for chunk in batch.chunks), batch.spans)
+        size = sum(len(chunk.data) for chunk in batch.chunks)
+        self._admit_to_buffer(self._buffer.weight_of(size, batch.spans, len(batch.chunks)), batch.spans)
         number = source.begin([chunk.trace_id for chunk in batch.chunks])
         try:
-            if holds := self._pushed(batch, number):
-                source.hold(number, holds)
+            await self._put(batch, source, number)
             self._pass_on(request, batch.spans, source, number)
         finally:
             source.let_go(number)
         return Accepted(batch.spans, batch.rejected.total(), batch.message)
 
-    def _pushed(self, batch: Batch, number: int) -> int:
-        """How many traces keep something of it."""
-        now = self._clock()
-        holds = sum([self._buffer.push(now, chunk, number) for chunk in batch.chunks])
+    async def recall(self, request: bytes) -> Sequence[bytes]:
+        batch = await self._in_steps(splitting(request, self._wanted))
+        traces = [chunk.trace_id for chunk in batch.chunks]
+        for trace_id in traces:
+            if not self._buffer.is_open(trace_id):
+                self._buffer.restore(trace_id, None)
+        return traces
+
+    async def _put(self, batch: Batch, source: Source, number: int) -> None:
+        """Into the buffer, in steps; each trace that keeps something of it holds the record."""
         self.rejected += batch.rejected
         self.own += batch.own
         self.impersonated += batch.impersonated
-        self._schedule()
-        return holds
+        for start in range(0, len(batch.chunks), _STEP):
+            if start:
+                await asyncio.sleep(0)
+            now = self._clock()
+            holds = sum([self._buffer.push(now, chunk, number) for chunk in batch.chunks[start : start + _STEP]])
+            if holds:
+                source.hold(number, holds)
+            self._schedule()
 
     def _pass_on(self, request: bytes, spans: int, source: Source, number: int) -> None:
         self.received["traces"] += spans
@@ -53,13 +68,6 @@ class RecordIntake(Intake):
         elif request:
             source.hold(number, 1)
             forwarder.enqueue(request, spans, lambda _: source.let_go(number))
-
-    async def recall(self, request: bytes) -> Sequence[bytes]:
-        traces = [chunk.trace_id for chunk in split(request, self._wanted).chunks]
-        for trace_id in traces:
-            if not self._buffer.is_open(trace_id):
-                self._buffer.restore(trace_id, None)
-        return traces
 
     def sums(self) -> dict[str, Any]:
         found = super().sums()
