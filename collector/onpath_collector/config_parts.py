@@ -128,6 +128,13 @@ class ForwardConfig(_Part):
     timeout: Duration = 10.0
     queue: QueueConfig = QueueConfig()
     retry: RetryConfig = RetryConfig()
+    hold: bool = False  # spans wait for their verdict and carry it on
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.hold and self.endpoint is None:
+            raise ValueError("hold needs an endpoint to pass on to")
+        return self
 
 
 class DurabilityConfig(_Part):

@@ -61,17 +61,17 @@ class Hold:
         self._held: dict[bytes, dict[bytes, int]] = {}  # by trace, in order of arrival
         self._waiting: dict[Parcel, None] = {}
 
-    def keep(self, chunk: Chunk, kept: bool) -> bool:
-        """Whether the chunk is held from now on: when the buffer has `kept` it, or it came again while it is held."""
+    def keep(self, chunk: Chunk, kept: bool) -> None:
+        """Holds the chunk when the buffer has `kept` it, or it came again while it is held; `chunk.apart` tells."""
         held = self._held.get(chunk.trace_id)
-        if not kept and (held is None or chunk.data not in held):
-            return False
+        chunk.apart = kept or (held is not None and chunk.data in held)
+        if not chunk.apart:
+            return
         if held is None:
             held = self._held[chunk.trace_id] = {}
         held[chunk.data] = held.get(chunk.data, 0) + len(chunk.spans)
         self.kept += len(chunk.spans)
         self.spans += len(chunk.spans)
-        return True
 
     def released(self, found: Sequence[Released]) -> list[Parcel]:
         """The parcel of each. What is let go of one trace together leaves together: its parts may share chunks."""

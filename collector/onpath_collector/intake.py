@@ -1,6 +1,7 @@
 """What every receiver calls: a request goes to the forward queue and the buffer, whole or not at all.
 
     request -> split -> admitted? -> [journal: written] -> taken: buffer, forward queue -> acknowledged
+                                                                  '-> Hold, in inline mode: spans wait there
 
 Nothing waits but for the journal, where there is one. Very large requests are taken apart, and put into the buffer, one
 after the other and in steps, between which the loop turns.
@@ -18,7 +19,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from onpath_collector.buffer import TraceBuffer
 from onpath_collector.downstream import Signal
 from onpath_collector.forward import Forwarder
-from onpath_collector.journal import Full, Journal
+from onpath_collector.hold import Hold
+from onpath_collector.journal import Full, Journal, Request
 from onpath_collector.otlp import (
     STEP,
     Batch,
@@ -31,6 +33,7 @@ from onpath_collector.otlp import (
     splitting,
     splitting_logs,
 )
+from onpath_collector.otlp.marking import left_over
 from onpath_collector.receivers.base import Accepted, Refused, TooLarge
 from onpath_collector.receivers.room import turn
 
@@ -54,6 +57,7 @@ class Intake:
         *,
         clock: Callable[[], float],
         journal: Journal | None = None,
+        hold: Hold | None = None,
     ) -> None:
         """`schedule` is called when the buffer's next deadline may have moved."""
         self._buffer = buffer
@@ -62,6 +66,7 @@ class Intake:
         self._schedule = schedule
         self._clock = clock
         self._journal = journal
+        self._hold = hold
         self.closed = journal is not None  # until what the journal holds has been brought back
         self.received: Counter[Signal] = Counter()  # items: spans, data points, log records
         self.dropped: Counter[Signal] = Counter()  # items that no downstream is there for
@@ -106,8 +111,11 @@ class Intake:
         if forwarder := self._forwarders.get("traces"):
             dropped += forwarder.counts.failed_items
             forwarded, queued = forwarder.counts.sent_items, forwarder.counts.queued_items
+        held = 0
+        if self._hold is not None:
+            held, queued = self._hold.kept, queued + self._hold.spans
         return {
-            "spans_received": self.received["traces"],
+            "spans_received": self.received["traces"] + held,
             "spans_forwarded": forwarded,
             "spans_dropped": {reason: n for reason, n in dropped.items() if n},
             "spans_queued": queued,
@@ -181,9 +189,9 @@ class Intake:
         holds = self._push(next(steps, ()), number)
         second = next(steps, None)
         if second is None:
-            return self._take(signal, request, items, holds, number)
-        self._hold(signal, number, holds + 1)  # one for the steps to come
-        later = self._take_rest(signal, request, items, chain((second,), steps), number)
+            return self._take(signal, *self._left(request, parts, items), holds, number)
+        self._keep_for(signal, number, holds + 1)  # one for the steps to come
+        later = self._take_rest(signal, request, items, chain((second,), steps), number, parts)
         task = asyncio.ensure_future(later)
         self._rests.add(task)
         task.add_done_callback(self._rests.discard)
@@ -192,15 +200,24 @@ class Intake:
 
     def _push(self, parts: Iterable[Chunk | Evidence], number: int | None) -> int:
         """How many of the traces keep the request in the journal."""
-        now, buffer = self._clock(), self._buffer
-        holds = sum(
-            [
-                buffer.push(now, part, number) if isinstance(part, Chunk) else buffer.attach(now, part, number)
-                for part in parts
-            ]
-        )
+        holds = sum([self.put(part, number) for part in parts])
         self._schedule()
         return holds
+
+    def put(self, part: Chunk | Evidence, number: int | None) -> bool:
+        """Into the buffer; whether something of it is kept there."""
+        if not isinstance(part, Chunk):
+            return self._buffer.attach(self._clock(), part, number)
+        kept = self._buffer.push(self._clock(), part, number)
+        if self._hold is not None:
+            self._hold.keep(part, kept)
+        return kept
+
+    def _left(self, request: bytes, parts: Sequence[Chunk | Evidence], items: int) -> tuple[bytes, int]:
+        """What of a request goes downstream now."""
+        if self._hold is None:
+            return request, items
+        return left_over(request, [part for part in parts if isinstance(part, Chunk)], items)
 
     async def _take_rest(
         self,
@@ -209,24 +226,53 @@ class Intake:
         items: int,
         steps: Iterable[Sequence[Chunk | Evidence]],
         number: int | None,
+        all_parts: Sequence[Chunk | Evidence],
     ) -> None:
         for parts in steps:
             await asyncio.sleep(0)
-            self._hold(signal, number, self._push(parts, number))
-        self.hand_on(signal, request, items, number)
+            self._keep_for(signal, number, self._push(parts, number))
+        self.hand_on(signal, *self._left(request, all_parts, items), number)
         if self._journal is not None and number is not None:
             self._journal.let_go(number)
 
     def _take(self, signal: Signal, request: bytes, items: int, holds: int, number: int | None) -> Accepted:
         """Hands it on; `holds` traces keep it in the journal."""
-        self._hold(signal, number, holds)
+        self._keep_for(signal, number, holds)
         self.hand_on(signal, request, items, number)
         return Accepted(items)
 
-    def _hold(self, signal: Signal, number: int | None, holds: int) -> None:
+    def _keep_for(self, signal: Signal, number: int | None, holds: int) -> None:
         """So many traces keep it in the journal, and the downstream, if there is one, which has not got it yet."""
         if self._journal is not None and number is not None:
             self._journal.hold(number, holds, waits=self.forwards(signal))
+
+    def set_apart(self, part: Chunk | Evidence) -> None:
+        """It doesn't go downstream with its request, if spans are held."""
+        if isinstance(part, Chunk):
+            part.apart = self._hold is not None
+
+    def left_again(self, request: Request, parts: Sequence[Chunk | Evidence], *, forwarded: bool) -> tuple[bytes, int]:
+        """What goes downstream of a request that comes from the journal: empty, if nothing does.
+
+        That it was `forwarded` says nothing of spans that were held, and are not held any more.
+        """
+        if not self.forwards(request.signal):
+            return b"", 0
+        if not forwarded:
+            return self._left(request.body, parts, request.items)
+        if self._hold is None:
+            return b"", 0
+        again = [part for part in parts if isinstance(part, Chunk) and not part.apart]
+        return b"".join([part.data for part in again]), sum(len(part.spans) for part in again)
+
+    def hand_on_late(self, part: Chunk | Evidence, done: Callable[[], None]) -> None:
+        """What comes from the journal after its request, and is not kept; `done` when nothing needs it any more."""
+        forwarder = self._forwarders.get("traces")
+        if self._hold is None or forwarder is None or not isinstance(part, Chunk) or part.apart:
+            done()
+        else:
+            self.received["traces"] += len(part.spans)
+            forwarder.enqueue(part.data, len(part.spans), lambda _: done())
 
     def hand_on(self, signal: Signal, request: bytes, items: int, number: int | None) -> None:
         """Counts a request and queues it for the downstream."""
@@ -238,6 +284,8 @@ class Intake:
             journal = self._journal
             done = None if journal is None or number is None else lambda _: journal.forwarded(number)
             forwarder.enqueue(request, items, done)
+        elif self._journal is not None and number is not None:
+            self._journal.forwarded(number)  # all of it is held
 
 
 def _steps(parts: Sequence[Chunk | Evidence]) -> Iterator[Sequence[Chunk | Evidence]]:

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, cast
 
 from onpath_collector.buffer import Reason, TraceBuffer
@@ -106,13 +107,14 @@ class Replay:
         return self._histories.get(trace_id) or _History()
 
     def _take(self, request: Request, *, forwarded: bool) -> None:
-        forward = not forwarded and self._intake.forwards(request.signal)
-        holds = sum([self._push(request.id, part) for part in self._parts(request)])
-        self._journal.hold(request.id, holds, waits=forward)
+        parts = list(self._parts(request))
+        holds = sum([self._push(request.id, part) for part in parts])
+        body, items = self._intake.left_again(request, parts, forwarded=forwarded)
+        self._journal.hold(request.id, holds, waits=bool(body))
         self.recovered.requests += 1
-        if forward:
+        if body:
             self.recovered.unsent += 1
-            self._intake.hand_on(request.signal, request.body, request.items, request.id)
+            self._intake.hand_on(request.signal, body, items, request.id)
         self._journal.taken(request.id)
 
     def _parts(self, request: Request) -> Iterator[Chunk | Evidence]:
@@ -128,13 +130,13 @@ class Replay:
         """Whether something of it is kept, now or for later."""
         history = self._of(part.trace_id)
         if number <= history.done:
+            self._intake.set_apart(part)  # where it was held, it was passed on before that
             return False
         if history.endings and number > history.endings[0].upto:
+            self._intake.set_apart(part)
             self._later.append((number, part))
             return True
-        if isinstance(part, Chunk):
-            return self._buffer.push(self._clock(), part, number)
-        return self._buffer.attach(self._clock(), part, number)
+        return self._intake.put(part, number)
 
     async def _repeat(self) -> None:
         """Round by round: the first ending of each trace, and then what came after it.
@@ -155,7 +157,7 @@ class Replay:
             later, self._later = self._later, []
             for number, part in later:
                 if not self._push(number, part):
-                    self._journal.let_go(number)
+                    self._intake.hand_on_late(part, partial(self._journal.let_go, number))
             self._buffer.recovered()
 
     def _first_endings(self) -> list[Ending]:

@@ -24,12 +24,14 @@ from onpath_collector.admin_port import PROTOCOLS, AdminPort
 from onpath_collector.buffer import TraceBuffer
 from onpath_collector.config import DurabilityConfig, PortConfig, Settings
 from onpath_collector.counts import Ledger
-from onpath_collector.downstream import is_own_endpoint
+from onpath_collector.downstream import Signal, is_own_endpoint
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.exporters.console import Console
 from onpath_collector.exporters.own_spans import OwnSpans
 from onpath_collector.exporters.prometheus import PrometheusResults
 from onpath_collector.exporters.report_file import ReportFile
+from onpath_collector.forward import Forwarder
+from onpath_collector.hold import Hold
 from onpath_collector.http_server import Answer
 from onpath_collector.journal import Journal, JournalSettings
 from onpath_collector.judges import at_once, hurry, new_judge
@@ -83,6 +85,7 @@ class Service:
         self._otlp_results = otlp_results(settings, _resource(self._instance))
         self._sinks = sinks(settings.results)
         self._kafka = KafkaParts(settings)
+        self._hold = _hold(settings, self.forwarders) if self.policy is not None else None
         store = settings.results.store
         self.reports = Reports(store.path, store.reports, parts=bool(settings.buffer.root_attributes))
         self._judge = new_judge(settings, self._setup(self.policy)) if self.policy is not None else None
@@ -95,6 +98,7 @@ class Service:
             queue=settings.evaluate.queue,
             observer=self.telemetry,
             journal=self.journal or self._kafka.keeper,
+            hold=self._hold,
         )
         self._own_spans = OwnSpans()
         self._wanted = Wanted(
@@ -107,6 +111,7 @@ class Service:
             self.release.schedule,
             clock=time.monotonic,
             journal=self.journal,
+            hold=self._hold,
         )
         self._kafka.wire(self.intake, self.buffer, self.release.counts)
         self._secrets: list[Watched] = []
@@ -184,9 +189,12 @@ class Service:
         forwarding = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))
         hurry(self._judge)
         await self.release.stop(deadline - share, leave=leave)
+        if self._hold is not None and self.journal is None:
+            self._hold.let_go()
+        held = asyncio.gather(*(f.drain(deadline - share / 2) for f in self.forwarders.values()))  # has come since
         results = () if self._otlp_results is None else (self._otlp_results,)
         await asyncio.gather(*(each.close(deadline - share / 2) for each in (*results, *self._sinks, self._kafka)))
-        await forwarding
+        await asyncio.gather(forwarding, held)
         await asyncio.gather(*(f.close(None if self.journal else "shutdown") for f in self.forwarders.values()))
         if self.journal is not None:
             await self.journal.close()
@@ -298,7 +306,18 @@ class Service:
 
     def _setup(self, policy: Policy) -> Setup:
         own = self._settings.results
-        return Setup(policy, _resource(self._instance), own.spans, step_names(policy), tuple(own.presets))
+        return Setup(
+            policy,
+            _resource(self._instance),
+            own.spans,
+            step_names(policy),
+            tuple(own.presets),
+            marks=self._hold is not None,
+        )
+
+
+def _hold(settings: Settings, forwarders: Mapping[Signal, Forwarder]) -> Hold | None:
+    return Hold(forwarders["traces"]) if settings.forward.hold else None
 
 
 def _resource(instance: str) -> Mapping[str, str]:

@@ -10,18 +10,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
 from onpath_collector.buffer import BufferSettings, TraceBuffer
 from onpath_collector.downstream import Delivered, Retry
 from onpath_collector.downstream import Outcome as Sent
 from onpath_collector.exporters.own_spans import OwnSpans
 from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
+from onpath_collector.hold import Hold
 from onpath_collector.intake import Intake
 from onpath_collector.journal import Journal, JournalSettings
 from onpath_collector.judging import Job, Outcome, Setup
 from onpath_collector.otlp import Wanted, decode
 from onpath_collector.release import Release
 from onpath_collector.replay import Recovered, Replay
+from onpath_collector.workers import JobFailed
 from tests.collector.journal.filled import crash
+
+MARK = Span(attributes=[KeyValue(key="onpath.verdict", value=AnyValue(string_value="pass"))]).SerializeToString()
 
 
 class Downstream:
@@ -42,9 +49,10 @@ class Downstream:
 
 
 class SlowJudge:
-    """Answers with what was judged, once `allowed`: as many jobs as that says."""
+    """Answers with what was judged, once `allowed`: as many jobs as that says; nothing, if it is `broken`."""
 
     def __init__(self) -> None:
+        self.broken = False
         self._allowed = asyncio.Semaphore(0)
 
     def allow(self, jobs: int) -> None:
@@ -53,6 +61,8 @@ class SlowJudge:
 
     async def run(self, job: Job) -> Outcome:
         await self._allowed.acquire()
+        if self.broken:
+            raise JobFailed("told to")
         spans, logs = decode(job.chunks, job.evidence)
         found = {
             "reason": job.release_reason,
@@ -65,12 +75,14 @@ class SlowJudge:
             "unknown": job.unknown,
         }
         signature = json.dumps([found["root"], found["spans"], found["logs"], found["unknown"]])
+        first = min([bytes.fromhex(s.span_id) for s in spans], default=b"")
         return Outcome(
             trace_id=str(found["trace"]),
             revision=job.revision,
             signature=signature,
             lines=(json.dumps(found),),
             own_spans=(b"own%05d" % (hash(signature) % 100_000),),
+            marks={(bytes.fromhex(s.trace_id), job.root or first): MARK for s in spans},
         )
 
     async def set_up(self, setup: Setup) -> None:
@@ -106,10 +118,11 @@ class Exits:
 class Journalled:
     """`walk` moves its clock; nothing else does."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, hold: bool = False, **settings: Any) -> None:
+        """`hold`: inline mode."""
         self.now = 100.0
         self.folder = folder
-        self._settings = settings
+        self._settings: dict[str, Any] = {"hold": hold, **settings}
         self.journal = Journal.open(JournalSettings(directory=folder, fsync="never"))
         self.buffer = TraceBuffer(BufferSettings(**settings))
         self.judge = SlowJudge()
@@ -117,6 +130,7 @@ class Journalled:
         self.downstream = Downstream()
         limits = ForwardSettings(retry=RetrySettings(initial=0.01, elapsed=0))
         self.forwarder = Forwarder(limits, self.downstream)
+        self.hold = Hold(self.forwarder) if hold else None
         self.release = Release(
             self.buffer,
             self.judge,
@@ -125,6 +139,7 @@ class Journalled:
             parallel=8,
             queue=1000,
             journal=self.journal,
+            hold=self.hold,
         )
         self.own_spans = OwnSpans()
         roots = settings.get("root_attributes", {})
@@ -136,6 +151,7 @@ class Journalled:
             lambda: None,
             clock=lambda: self.now,
             journal=self.journal,
+            hold=self.hold,
         )
 
     async def start(self) -> Recovered:

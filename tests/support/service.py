@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,11 @@ Result = dict[str, Any]
 class Collecting:
     """A running collector and a sender to it."""
 
-    def __init__(self, service: Service, address: str, report_file: Path) -> None:
+    def __init__(self, service: Service, addresses: Mapping[str, str], report_file: Path) -> None:
+        """`addresses` are those of its ports, by transport."""
         self.service = service
-        self.address = address
+        self.addresses = addresses
+        self.address = address = addresses["grpc"]
         self._report_file = report_file
         self._channel = aio.insecure_channel(address, options=UNLIMITED)
 
@@ -76,7 +78,7 @@ async def collecting(folder: Path, policy: Path | PolicySource | None, **options
     settings = load_settings(None, {**ANY_PORTS, **options, "results": results})
     service = Service(settings, PolicySource(str(policy)) if isinstance(policy, Path) else policy)
     addresses = await service.start()
-    collector = Collecting(service, addresses["grpc"], report_file)
+    collector = Collecting(service, addresses, report_file)
     try:
         yield collector
     finally:

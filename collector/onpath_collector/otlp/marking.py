@@ -5,7 +5,7 @@ Whatever else is in their messages, unknown fields too, stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -37,15 +37,16 @@ def _marked(data: bytes, marks: Marks) -> bytes:
     return request.SerializeToString()
 
 
-def without(data: bytes, chunks: Collection[Chunk], spans: int) -> tuple[bytes, int]:
-    """An ExportTraceServiceRequest of so many `spans` without those of these chunks of it, and how many are left.
+def left_over(data: bytes, chunks: Iterable[Chunk], spans: int) -> tuple[bytes, int]:
+    """An ExportTraceServiceRequest of so many `spans` without those that go apart, and how many are left.
 
-    As it came, if there are no chunks; empty, if there is nothing else.
+    As it came, if none does; empty, if all do.
     """
-    left = spans - sum(len(chunk.spans) for chunk in chunks)
-    if not chunks or not left:
-        return (b"" if chunks else data), left
-    gone = {(chunk.trace_id, span[0]) for chunk in chunks for span in chunk.spans}
+    apart = [chunk for chunk in chunks if chunk.apart]
+    left = spans - sum(len(chunk.spans) for chunk in apart)
+    if not apart or not left:
+        return (b"" if apart else data), left
+    gone = {(chunk.trace_id, span[0]) for chunk in apart for span in chunk.spans}
     request = parse(ExportTraceServiceRequest, data)
     for scope in (scope for group in request.resource_spans for scope in group.scope_spans):
         for i in reversed(range(len(scope.spans))):

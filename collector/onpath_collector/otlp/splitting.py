@@ -58,6 +58,7 @@ class Chunk:
     complete: bool = False  # a span carries the mark
     session: str | None = None  # of the earliest span that names one, else of a resource
     roots: tuple[bytes, ...] = ()  # ids of declared roots
+    apart: bool = False  # goes downstream by itself, not with its request
 
 
 @dataclass(slots=True)
