@@ -46,7 +46,9 @@ contexts = st.builds(
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases.patterns_with_runs(ties=True), st.lists(cases.steps(), max_size=2), st.lists(contexts, min_size=1, max_size=3))
+@given(
+    cases.patterns_with_runs(ties=True), st.lists(cases.steps(), max_size=2), st.lists(contexts, min_size=1, max_size=3)
+)
 def test_a_sequence(written: tuple[list[Any], list[Step]], others: list[list[Step]], seen_in: list[Context]) -> None:
     pattern, run = written
     validator = cases.loaded({"seq!": pattern})
