@@ -14,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from onpath_collector.listening import fitting
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _PATIENCE: Final = 10.0  # seconds for as much as tells one from the other
-_MOST: Final = 64  # connections relayed at once
+_MOST: Final = 64  # connections relayed at once, and so many that have not told which they are
 
 
 class Http2Relay:
@@ -24,6 +26,8 @@ class Http2Relay:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._most = fitting(_MOST)
+        self._first: dict[_First, None] = {}  # the longest silent first
         self._relayed: set[asyncio.Transport] = set()
         self._joining: set[asyncio.Task[None]] = set()
 
@@ -31,9 +35,19 @@ class Http2Relay:
         """A protocol for a new connection, which turns into the other one unless it speaks HTTP/2."""
         return _First(self, otherwise)
 
+    def opened(self, first: _First) -> None:
+        """One more that says nothing yet: over the limit the oldest goes."""
+        self._first[first] = None
+        if len(self._first) > self._most:
+            next(iter(self._first)).abort()
+
+    def told(self, first: _First) -> None:
+        """It has said which it is, or has gone."""
+        self._first.pop(first, None)
+
     def take(self, transport: asyncio.Transport, read: bytes) -> None:
         """A connection that has begun so."""
-        if len(self._relayed) >= _MOST:
+        if len(self._relayed) >= self._most:
             transport.abort()
             return
         transport.pause_reading()
@@ -65,6 +79,8 @@ class Http2Relay:
             task.cancel()
         for transport in list(self._relayed):
             transport.abort()
+        for first in list(self._first):
+            first.abort()
 
 
 class _First(asyncio.Protocol):
@@ -78,24 +94,30 @@ class _First(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._timer = asyncio.get_running_loop().call_later(_PATIENCE, transport.abort)
+        self._relay.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        self._begun()
+
+    def abort(self) -> None:
+        self._begun()
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._read += data
         begun = self._read[: len(PREFACE)]
         if begun == PREFACE:
-            self._stop_timer()
+            self._begun()
             self._relay.take(self._transport, self._read)
         elif not PREFACE.startswith(begun):
-            self._stop_timer()
+            self._begun()
             protocol = self._otherwise()
             self._transport.set_protocol(protocol)
             protocol.connection_made(self._transport)
             protocol.data_received(self._read)
 
-    def _stop_timer(self) -> None:
+    def _begun(self) -> None:
+        self._relay.told(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from onpath_collector.http2_relay import Http2Relay
-from onpath_collector.listening import bind
+from onpath_collector.listening import bind, fitting
 from onpath_collector.security import Certificates
 
 log: Final = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = Mapping[bytes, bytes]
 
 _HANDSHAKE: Final = 10.0  # seconds
+_BACKLOG: Final = 128  # connections that the loop takes in one turn, before any is closed for being too many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class HttpLimits:
     idle_time: float = 300.0  # longer than exporters wait between batches, a minute for metrics
     discard_time: float = 10.0  # for the rest of a request that is answered already
     ahead: int = 4  # requests sent before the one before them is answered
-    connections: int = 512
+    connections: int = 512  # fewer where the process may open few files
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class HttpServer:
     ) -> None:
         """`relay` takes the connections that speak HTTP/2; they are closed otherwise."""
         self.address = ""  # HOST:PORT once started
-        self.limits = limits
+        self.limits = replace(limits, connections=fitting(limits.connections))
         self.malformed = malformed
         self.connections: dict[_Connection, None] = {}  # who has not finished a request for longest comes first
         self._endpoint = endpoint
@@ -116,7 +117,8 @@ class HttpServer:
         if self._certificates is not None:
             secure = {"ssl": self._certificates.server_context(), "ssl_handshake_timeout": _HANDSHAKE}
         for each in sockets:
-            self._listening.append(await loop.create_server(self._new_protocol, sock=each, **secure))
+            made = await loop.create_server(self._new_protocol, sock=each, backlog=fitting(_BACKLOG), **secure)
+            self._listening.append(made)
         return self.address
 
     async def stop(self, grace: float) -> None:
@@ -139,7 +141,9 @@ class HttpServer:
         self.connections[connection] = None
         self._empty.clear()
         if len(self.connections) > self.limits.connections:
-            next((c for c in self.connections if not c.answering), connection).transport.abort()
+            one_too_many = next((c for c in self.connections if not c.answering), connection)
+            del self.connections[one_too_many]  # now: more may open before it is closed
+            one_too_many.transport.abort()
 
     def used(self, connection: _Connection) -> None:
         """It has finished a request."""

@@ -1,13 +1,20 @@
-"""Where the collector listens: HOST:PORT as sockets, and an error that says what is in the way."""
+"""Where the collector listens: HOST:PORT as sockets, and an error that says what is in the way.
+
+Also how many connections it may take: a process has so many files, and what can't be opened is not only connections.
+"""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
+import resource
 import socket
 from typing import Any, Final
 
 _BACKLOG: Final = 256
+_FILES: Final = 2048  # that all connections of all ports may take together where the process may open so many ...
+_OTHER_FILES: Final = 64  # ... besides these, for journal, reports, workers, downstreams
+_FEWEST: Final = 4
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})  # IPv6, often
 
 
@@ -28,6 +35,23 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def open_more_files() -> None:
+    """Has the process open as many files as it may be given without asking anyone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = _FILES + _OTHER_FILES
+    if soft not in (hard, resource.RLIM_INFINITY) and soft < enough:
+        most = enough if hard == resource.RLIM_INFINITY else min(hard, enough)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def fitting(connections: int) -> int:
+    """So many connections of one port, or in proportion fewer where the process may open few files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return connections
+    return min(connections, max(_FEWEST, connections * (files - _OTHER_FILES) // _FILES))
 
 
 def bind(endpoint: str, what: str) -> tuple[str, list[socket.socket]]:

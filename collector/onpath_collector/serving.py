@@ -7,11 +7,12 @@ import gc
 import logging
 import signal
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from onpath.policy.load import PolicyError
 from onpath_collector.config import Settings
 from onpath_collector.journal import JournalError
+from onpath_collector.listening import open_more_files
 from onpath_collector.policy_source import PolicySource
 from onpath_collector.reports import StoreError
 from onpath_collector.service import Service, StartError
@@ -20,7 +21,21 @@ from onpath_collector.told import ready, warn
 __all__ = ["StartError", "serve"]
 
 log: Final = logging.getLogger("onpath")
+_KINDS: Final = 100  # of trouble that are told
 _GARBAGE: Final = 20_000  # objects made between searches for cycles; the parts of the collector make hardly any
+
+
+class _Once:
+    """Tells of each kind of trouble that the loop has once: connections that can't be taken come a hundred a second."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def tell(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        kind = (str(context.get("message")), repr(context.get("exception")))
+        if kind not in self._told and len(self._told) < _KINDS:
+            self._told.add(kind)
+            loop.default_exception_handler(context)
 
 
 def _leave_what_stays_alone() -> None:
@@ -35,6 +50,7 @@ async def serve(settings: Settings, source: PolicySource | None) -> None:
 
     Raises StartError, and onpath.policy.load.PolicyError.
     """
+    open_more_files()
     try:
         service = Service(settings, source)
     except PolicyError:
@@ -44,6 +60,7 @@ async def serve(settings: Settings, source: PolicySource | None) -> None:
     except (ValueError, OSError) as error:  # a downstream that can't be: header, certificate file
         raise StartError(str(error), 2) from None
     asked = asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(_Once().tell)
     _on_signals(asked, service)
     starting = asyncio.create_task(service.start())
     await _first(starting, asked)

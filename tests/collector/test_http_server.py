@@ -260,6 +260,22 @@ async def test_over_the_limit_the_connection_goes_that_finished_nothing_for_long
             await other.until(b"hello")
 
 
+async def test_of_many_connections_at_once_no_more_stay_than_the_limit() -> None:
+    async with serving(connections=3) as server, AsyncExitStack() as stack:
+        opening = [stack.enter_async_context(raw_connection(server.address)) for _ in range(40)]
+        connections = await asyncio.gather(*opening)
+        closed = [asyncio.create_task(connection.rest()) for connection in connections]
+        async with asyncio.timeout(20):
+            while sum(task.done() for task in closed) < 37:  # noqa: ASYNC110 - whichever they are
+                await asyncio.sleep(0.01)
+        assert len(server.connections) == 3
+        for task in closed:
+            task.cancel()
+        newest = await stack.enter_async_context(raw_connection(server.address))
+        await newest.send(GOOD)
+        await newest.until(b"hello")
+
+
 async def test_answers_are_sent_without_delay() -> None:
     """Header and body are written one after the other: the second must not wait for the other side's ACK."""
     async with serving() as server, raw_connection(server.address) as connection:

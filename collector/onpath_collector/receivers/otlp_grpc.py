@@ -19,7 +19,7 @@ import grpc
 from grpc import StatusCode, aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from onpath_collector.listening import ListenError, bind
+from onpath_collector.listening import ListenError, bind, fitting
 from onpath_collector.otlp import DecodeError
 from onpath_collector.receivers.base import (
     Consumer,
@@ -60,7 +60,9 @@ class GrpcSettings:
     max_request: int = 64 << 20
     max_in_flight: int = 256 << 20
     read_timeout: float = 10.0  # for one message to arrive whole, once it is being read
+    max_connections: int = 1024  # fewer where the process may open few files; more are closed at once
     max_concurrent_streams: int = 256  # a connection
+    handshake_timeout: float = 10.0  # for a connection to become one of gRPC
     keepalive_time: float = 7200.0
     keepalive_timeout: float = 20.0
     keepalive_min_time: float = 10.0  # senders that ping more often are cut off
@@ -209,6 +211,7 @@ async def _abort(context: Context, code: StatusCode, message: str, retry_after: 
 
 def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
     milliseconds = {
+        "grpc.server_handshake_timeout_ms": settings.handshake_timeout,
         "grpc.keepalive_time_ms": settings.keepalive_time,
         "grpc.keepalive_timeout_ms": settings.keepalive_timeout,
         "grpc.http2.min_ping_interval_without_data_ms": settings.keepalive_min_time,
@@ -221,6 +224,7 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
         ("grpc.per_message_decompression", 0),
         ("grpc.max_receive_message_length", settings.max_request),
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        ("grpc.max_allowed_incoming_connections", fitting(settings.max_connections)),
         *((name, round(seconds * 1000)) for name, seconds in milliseconds.items() if seconds is not None),
     ]
 
