@@ -104,6 +104,11 @@ class Intake:
         """Whether there is a downstream for it."""
         return signal in self._forwarders
 
+    @property
+    def held(self) -> int:
+        """Spans that wait for the verdict on their trace."""
+        return 0 if self._hold is None else self._hold.spans
+
     def sums(self) -> dict[str, Any]:
         """The spans' half of the ledger."""
         dropped = Counter({"no_downstream": self.dropped["traces"]})
@@ -111,14 +116,11 @@ class Intake:
         if forwarder := self._forwarders.get("traces"):
             dropped += forwarder.counts.failed_items
             forwarded, queued = forwarder.counts.sent_items, forwarder.counts.queued_items
-        held = 0
-        if self._hold is not None:
-            held, queued = self._hold.kept, queued + self._hold.spans
         return {
-            "spans_received": self.received["traces"] + held,
+            "spans_received": self.received["traces"] + (0 if self._hold is None else self._hold.kept),
             "spans_forwarded": forwarded,
             "spans_dropped": {reason: n for reason, n in dropped.items() if n},
-            "spans_queued": queued,
+            "spans_queued": queued + self.held,
         }
 
     async def _in_steps(self, steps: Steps[T]) -> T:

@@ -83,6 +83,7 @@ class OwnMetrics:
         for signal, items in _ITEMS.items():
             yield from _received(signal, items, parts.receivers)
         yield from _requests(parts.receivers)
+        yield _gauge("spans_held", "Spans on their way that wait for a verdict (forward.hold)", parts.intake.held)
         yield _by("spans_invalid", "Spans with a wrong id, by which", parts.intake.rejected, "reason")
         yield _counter("spans_own", "Spans of this collector's results that came back", parts.intake.own)
         yield _counter(
