@@ -53,7 +53,14 @@ class Watching:
         self.final: Report | None = None
         counts = Counts()
         self.judge = Judge(
-            policy, self, counts, starts=True, guard=Guard(counts), on_violation=self._tell, clock=FakeClock()
+            policy,
+            self,
+            counts,
+            starts=True,
+            guard=Guard(counts),
+            on_violation=self._tell,
+            clock=FakeClock(),
+            used=FakeClock(),
         )
         self.book = Book(Settings(), counts, starts=True, watched=True)
         self._early = True

@@ -26,7 +26,7 @@ OnViolation: TypeAlias = Callable[[Finding, Any], object]
 Place: TypeAlias = tuple[str, str]  # workflow, span id of the scope
 
 _SHARE: Final = 4  # looking at an open run is followed by this many times as long without, where that can be
-_HASTE: Final = 0.06  # seconds from a step to the look at it, the moment to gather apart
+_HASTE: Final = 0.05  # seconds from a step to the look at it, the moment to gather apart
 
 
 class Outlet(Protocol):
@@ -60,12 +60,15 @@ class Judge:
         guard: Callable[..., None],
         on_violation: OnViolation | None = None,
         clock: Callable[[], float] = time.monotonic,
+        used: Callable[[], float] = time.thread_time,
     ) -> None:
+        """`used`: seconds that this thread has had a processor for, so that a busy machine makes no word later."""
         self._policy = policy
         self._outlet = outlet
         self._counts = counts
         self._starts = starts
         self._clock = clock
+        self._used = used
         self._guard = guard
         self._on_violation = on_violation
 
@@ -107,17 +110,16 @@ class Judge:
         history.stepped = history.stepped or any(is_step(_value(entry)) for entry in fresh)
         if not history.stepped or run.gone:
             return None
-        begun = self._clock()
-        if begun < history.not_before:
+        if self._clock() < history.not_before:
             return history.not_before
+        begun = self._used()
         view = EarlyView(run.entries, run.open, _value)
         if view.undecided:
             return None
         history.stepped = view.blurred
         report = evaluate(self._trace(run, "idle", view.spans), self._policy)
         self._tell(report, run, early=view)
-        ended = self._clock()
-        history.not_before = ended + _pause(ended - begun)
+        history.not_before = self._clock() + _pause(self._used() - begun)
         return None
 
     def _tell(self, report: Report, run: Run, *, early: EarlyView | None) -> None:

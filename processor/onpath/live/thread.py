@@ -244,7 +244,9 @@ class Station:
         except Empty:
             return []
         if first.kind != ASK and self._inbox.qsize() < _AT_ONCE:
-            self._hurry.wait(_GATHER)
+            self._hurry.wait(
+                _GATHER if self._look_at is None else min(_GATHER, max(0.0, self._look_at - self._clock()))
+            )
         return [first, *self._drain()]
 
     def _patience(self) -> float | None:
