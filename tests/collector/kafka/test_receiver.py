@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,12 @@ async def test_records_are_judged_passed_on_and_committed(cluster: MockCluster, 
             receiver = kafka_of(collector)
             await collector.until(lambda: all(p.mark and not p.held for p in receiver.offsets.partitions.values()))
             counts = receiver.records
+            await collector.until(lambda: receiver.ends)
+            page = collector.service.telemetry.page("")[0].decode()
+        assert 'onpath_kafka_records_total{outcome="taken"} 60.0' in page
+        assert 'onpath_receiver_accepted_spans_total{transport="kafka"} 120.0' in page
+        lags = re.findall(r"onpath_kafka_(lag|unsettled)_records{.*} (.*)", page)
+        assert {value for _, value in lags} == {"0.0"}
         assert {r["verdict"] for r in results} == {"pass"}
         assert {r["trace_id"] for r in results} == {spans[0].trace_id.hex() for spans in found}
         assert len([span for span in sink.spans() if not span.name.startswith("onpath.")]) == 120

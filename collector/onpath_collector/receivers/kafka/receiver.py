@@ -69,7 +69,8 @@ class KafkaReceiver:
         self._told: set[str] = set()
         self._faults = Faults()
         self.ends: dict[Place, int] = {}  # of partitions: the offset of the next record that is written there
-        self.counts: dict[Signal, ReceiverCounts] = {"traces": ReceiverCounts()}
+        signals: tuple[Signal, ...] = ("traces", "metrics", "logs")  # the latter two never come
+        self.counts: dict[Signal, ReceiverCounts] = {signal: ReceiverCounts() for signal in signals}
         self.records = RecordCounts()
 
     @property
