@@ -1,4 +1,7 @@
-"""`make bench`: measures speed and size on this machine. `ARGS="collector"` runs only the modules named."""
+"""`make bench`: measures speed and size on this machine. `ARGS="collector"` runs only the modules named.
+
+`ARGS=--publish` also writes deploy/bench.md and its picture: the comparison with other programs, three rounds of each.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,12 @@ import sys
 
 import benchmarks
 
+PUBLISHED = "peers"
 
-def main(names: list[str]) -> None:
+
+def main(arguments: list[str]) -> None:
+    names = [argument for argument in arguments if argument != "--publish"]
+    publish = len(names) < len(arguments)
     found = sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_"))
     unknown = set(names) - set(found)
     if unknown:
@@ -18,7 +25,7 @@ def main(names: list[str]) -> None:
         module = importlib.import_module(f"benchmarks.{name}")
         if hasattr(module, "main"):
             print(f"\n== {name}", flush=True)
-            module.main()
+            module.main(**({"publish": True} if publish and name == PUBLISHED else {}))
 
 
 if __name__ == "__main__":
