@@ -28,11 +28,12 @@ PREFACE = """\
 
 Measured {today} by `make bench ARGS=--publish` on {machine}.
 
-All in one run, in turn, on the same requests, the best of three rounds; agentevals got a tenth of them, once. Load generator and downstream are processes of their own. CPU is user and system time of the process and
-its workers. *Full work* is to receive, pass on, hold each trace until it is complete, decode it, judge it by three
-checks ([policies/refund.yaml](policies/refund.yaml)), and emit results to the downstream and a report file. The others
-receive and pass on; with `tail_sampling` and `groupbytrace` the OpenTelemetry Collector also holds traces for half a
-second; agentevals keeps what it gets. The last two columns say how much more, or less, onpath costs than the program.
+All in one run, in turn, on the same requests, the best of three rounds; agentevals got a tenth of them, once. Load
+generator and downstream are processes of their own. CPU is user and system time of the process and its workers. *Full
+work* is to receive, pass on, hold each trace until it is complete, decode it, judge it by three checks
+([policies/refund.yaml](policies/refund.yaml)), and emit results to the downstream and a report file. The others receive
+and pass on; with `tail_sampling` and `groupbytrace` the OpenTelemetry Collector also holds traces for half a second;
+agentevals keeps what it gets. The last two columns: how many times the CPU of the program onpath takes.
 
 ![CPU a span](pictures/bench.svg)
 """
@@ -123,7 +124,7 @@ def draw(found: Found, path: Path) -> None:
     axes.set_xticks(range(len(found.loads)), [load.replace(", ", ",\n") for load in found.loads])
     axes.set_ylabel("microseconds of CPU a span (logarithmic)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=4)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
