@@ -71,7 +71,7 @@ def steps(*limits: tuple[float | None, str]) -> list[Threshold]:
 def in_short() -> list[stat.Panel]:
     rising = steps((None, "red"), (0.8, "orange"), (0.95, "green"))
     judged = f"sum(increase(onpath_traces_judged_total[{RANGE}]))"
-    lost = f"sum(increase(onpath_traces_dropped_total[{RANGE}])) or vector(0)"
+    lost = f"sum(increase(onpath_traces_dropped_total[{RANGE}])) or on() vector(0)"
     plain = steps((None, "blue"))
     return [
         number("Pass rate", "percentunit", "Of all verdicts in the time shown.", passed(RANGE, ""), rising),
@@ -84,7 +84,8 @@ def in_short() -> list[stat.Panel]:
 def by_workflow() -> list[timeseries.Panel | bargauge.Panel]:
     verdicts = f"sum by (workflow, verdict) (increase(onpath_verdicts_total{{{CHOSEN}}}[{RATE}]))"
     findings = f"sum by (workflow, step, rule) (increase(onpath_findings_total{{{CHOSEN}}}[{RANGE}]))"
-    unknown = f'increase(onpath_evaluations_total{{{CHOSEN}, label="unknown"}}[{RANGE}])'
+    unknown = f"increase(onpath_evaluations_unknown_total{{{CHOSEN}}}[{RANGE}])"
+    delay = f"sum by (le) (rate(onpath_verdict_delay_seconds_bucket[{RATE}]))"
     stacked = common.StackingConfig().mode(StackingMode.NORMAL)
     shares = query(passed(RATE), "{{workflow}}", True)
     means = query(mean(RATE), "{{workflow}} {{evaluation}}", True)
@@ -102,14 +103,22 @@ def by_workflow() -> list[timeseries.Panel | bargauge.Panel]:
         top(
             "Top broken steps",
             "What was found wrong most often in the time shown.",
-            f"topk(10, {findings}) or vector(0)",
+            f"topk(10, {findings}) or on() vector(0)",
             "{{workflow}}: {{step}} {{rule}}",
         ),
         top(
-            "Unknown by check",
-            "Checks that could not be decided by what was seen.",
-            f"topk(10, sum by (workflow, evaluation) ({unknown})) or vector(0)",
-            "{{workflow}}: {{evaluation}}",
+            "Unknown by reason",
+            "Why checks could not be decided in the time shown.",
+            f"topk(10, sum by (workflow, reason) ({unknown})) or on() vector(0)",
+            "{{workflow}}: {{reason}}",
+        ),
+        lines(
+            "From the end of a run to its verdict",
+            "s",
+            "By the clocks of the agent and the collector: settle_delay, then judging, and models that are asked.",
+            query(f"histogram_quantile(0.5, {delay})", "half"),
+            query(f"histogram_quantile(0.99, {delay})", "99 of 100"),
+            width=24,
         ),
     ]
 
@@ -117,8 +126,8 @@ def by_workflow() -> list[timeseries.Panel | bargauge.Panel]:
 def health() -> list[timeseries.Panel]:
     lag = f"sum by (le) (rate(onpath_buffer_deadline_lag_seconds_bucket[{RATE}]))"
     took = f"sum by (le, validator) (rate(onpath_evaluation_duration_seconds_bucket{{{CHOSEN}}}[{RATE}]))"
-    refused = f"sum by (transport, reason) (increase(onpath_receiver_refused_requests_total[{RATE}])) or vector(0)"
-    lost = f"sum by (reason) (increase(onpath_spans_dropped_total[{RATE}])) or vector(0)"
+    refused = f"sum by (transport, reason) (increase(onpath_receiver_refused_requests_total[{RATE}])) or on() vector(0)"
+    lost = f"sum by (reason) (increase(onpath_spans_dropped_total[{RATE}])) or on() vector(0)"
     return [
         lines(
             "From deadline to release",

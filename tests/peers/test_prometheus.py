@@ -33,6 +33,13 @@ pytestmark = [
 ]
 
 
+# What it asks for is not in the spans.
+UNKNOWN = """
+  - name: polite
+    output: {contains!: please}
+"""
+
+
 def expressions() -> dict[str, str]:
     """Those of the dashboard, with its variables filled in, and those of the rules without what they compare to."""
     found = {}
@@ -54,7 +61,7 @@ def test_rules_are_valid() -> None:
 
 def test_every_expression_gives_data(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY, encoding="utf-8")
+    policy.write_text(POLICY + UNKNOWN, encoding="utf-8")
     with OtlpSink() as sink, Collector(policy, tmp_path, "--forward", f"grpc://{sink.address}") as collector:
         agent_run(collector, "lookup_user")
         agent_run(collector, "delete_user")
@@ -81,6 +88,12 @@ def test_every_expression_gives_data(tmp_path: Path) -> None:
                 agent_run(collector, "delete_user")
                 time.sleep(1.5)
             until(lambda: not empty(address), lambda: f"data for {empty(address)}", patience=60)
+            unknown = asked(address, "query", query=expressions()["Unknown by reason A"])
+            assert [(each["metric"]["workflow"], each["metric"]["reason"]) for each in unknown] == [
+                ("polite", "not_captured")
+            ]
+            late = asked(address, "query", query=expressions()["From the end of a run to its verdict A"])
+            assert 1 <= float(late[0]["value"][1]) <= 60, "settle_delay is 1 s"
             end = str(time.time() + 60)
             exemplars = until(
                 lambda: asked(address, "query_exemplars", query="onpath_verdicts_total", start="0", end=end),
@@ -108,6 +121,8 @@ def asked(address: str, what: str, **parameters: str) -> Any:
         ) as answer:
             data = json.loads(answer.read())["data"]
     except urllib.error.HTTPError as error:
+        if error.code == 503:
+            return None  # nearly up
         raise AssertionError(f"{parameters}: {error.read().decode()}") from None
     except urllib.error.URLError:
         return None  # not up yet
