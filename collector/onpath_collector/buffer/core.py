@@ -14,6 +14,7 @@ from onpath_collector.buffer.subtraces import SubTrace
 from onpath_collector.buffer.values import LATENESS, BufferSettings, Counts, Evidence, Reason, Released, Spans
 
 _SQUEEZE: Final = 256 << 10  # bytes compressed in one tick, about a millisecond
+_LAZY: Final = 1.0  # seconds that late bytes may stay beyond their window while something is open
 _OUTGOING: Final = 8  # what is on its way to judgement may exceed the memory limit by this part of it
 
 
@@ -224,8 +225,10 @@ class TraceBuffer:
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do; None for never."""
-        deadline = self._open.next_deadline()
-        return self._late.next_expiry() if deadline is None else deadline
+        deadline, expiry = self._open.next_deadline(), self._late.next_expiry()
+        if deadline is None or expiry is None:
+            return expiry if deadline is None else deadline
+        return min(deadline, expiry + _LAZY)
 
     def tick(self, now: float, budget: int = 256) -> list[Released]:
         """Lets go of runs whose deadline is over, earliest first, until there are `budget` Released or more.

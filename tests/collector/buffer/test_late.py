@@ -38,6 +38,14 @@ def test_a_late_span_opens_the_trace_again_with_all_its_spans() -> None:
     assert w.buffer.counts.reopened == 1
 
 
+def test_late_bytes_go_though_what_is_open_has_long_to_wait() -> None:
+    w = settled(late_window=30.0, idle_timeout=500.0)
+    w.push(2, {9: 1})  # no root
+    assert w.buffer.late_bytes
+    w.walk(40.0)
+    assert (w.buffer.late_bytes, w.buffer.open_runs) == (0, 1)
+
+
 def test_the_number_of_a_revision_counts_reports_that_differ() -> None:
     w = settled()
     w.push(1, {3: 1})
