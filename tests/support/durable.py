@@ -35,11 +35,19 @@ class Lives:
         self.journal = journal or folder / "journal"
         self.policy = folder / "policy.yaml"
         self.policy.write_text(POLICY, encoding="utf-8")
-        self._options = ("--forward", f"grpc://{downstream}", "--journal", str(self.journal), *options)
+        self.options = (
+            "--grpc",
+            self.address,
+            "--forward",
+            f"grpc://{downstream}",
+            "--journal",
+            str(self.journal),
+            *options,
+        )
         self.reports = folder / "reports.jsonl"
 
     def start(self, *options: str) -> Collector:
-        return Collector(self.policy, self.folder, "--grpc", self.address, *self._options, *options)
+        return Collector(self.policy, self.folder, *self.options, *options)
 
     @property
     def results(self) -> list[Result]:

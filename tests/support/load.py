@@ -106,7 +106,7 @@ class Load:
 
     def _run(self, number: int) -> None:
         draw = random.Random(f"{number} {time.time_ns()}")
-        sender = _Sender(self.address)
+        sender = Sender(self.address)
         held: deque[tuple[float, Span]] = deque()
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -121,12 +121,12 @@ class Load:
             self._send(sender, [span for _, span in held])
         sender.close()
 
-    def _send(self, sender: _Sender, spans: list[Span]) -> None:
+    def _send(self, sender: Sender, spans: list[Span]) -> None:
         if self._taken(sender, request(spans)):
             with self._lock:
                 self.acknowledged |= keys(spans)
 
-    def _taken(self, sender: _Sender, body: bytes) -> bool:
+    def _taken(self, sender: Sender, body: bytes) -> bool:
         """Whether it was, at last."""
         patience: float | None = None
         while patience is None or time.monotonic() < patience:
@@ -144,7 +144,7 @@ class Load:
         return False
 
 
-class _Sender:
+class Sender:
     """One connection, made again after each failure."""
 
     def __init__(self, address: str) -> None:

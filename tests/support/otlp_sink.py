@@ -58,8 +58,11 @@ class OtlpSink:
         self,
         signals: Iterable[str] = SIGNALS,
         answer: Callable[[str, bytes], Answer] = lambda signal, request: b"",  # a full success
+        *,
+        keeps: bool = True,
     ) -> None:
         self.answer = answer
+        self._keeps = keeps
         self._signals = tuple(signals)
         self._lock = threading.Lock()
         self._requests: list[tuple[str, bytes]] = []
@@ -78,7 +81,7 @@ class OtlpSink:
     def _keep(self, signal: str, request: bytes) -> Answer:
         with self._lock:
             answer = self.answer(signal, request)
-            if isinstance(answer, bytes):
+            if self._keeps and isinstance(answer, bytes):
                 self._requests.append((signal, request))
         return answer
 

@@ -7,14 +7,20 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 
 class Child:
-    """Runs `command`; `lines` are what it has said so far on both streams, in order."""
+    """Runs `command`; `lines` are what it has said so far on both streams, in order, if `keeps` says so."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        keeps: Callable[[str], bool] = lambda line: True,
+    ) -> None:
         self.command = list(command)
+        self._keeps = keeps
         self.lines: list[str] = []
         self._said = threading.Condition()
         self._process = subprocess.Popen(
@@ -27,9 +33,10 @@ class Child:
         assert self._process.stdout is not None
         with self._process.stdout as stream:
             for line in stream:
-                with self._said:
-                    self.lines.append(line.rstrip("\n"))
-                    self._said.notify_all()
+                if self._keeps(line):
+                    with self._said:
+                        self.lines.append(line.rstrip("\n"))
+                        self._said.notify_all()
         with self._said:
             self._said.notify_all()
 
