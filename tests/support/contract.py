@@ -1,9 +1,10 @@
 """What any OTLP receiver must keep to, whatever its transport: a checker that a receiver and a client are run through.
 
-    check(client, consumer) : senders, several at once -> client -> receiver -> a consumer that answers as the mode says
+    check(client, kept) : senders, several at once -> client -> receiver -> whatever keeps what it took
 
 A sender behaves as OTLP asks: accepted is done, permanent is given up, retryable is sent again until accepted. At the
-end the consumer holds each acknowledged item exactly once, and none that was not acknowledged.
+end each acknowledged item is kept exactly once, and none that was not acknowledged. What keeps them is a consumer that
+answers as the mode says, or the downstream of a whole collector, which is made to answer so by what it is sent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -76,10 +77,33 @@ def consumer(mode: Mode, seed: int = 1) -> KeepingConsumer:
     return KeepingConsumer(lambda _: draw.choice(choices[mode]))
 
 
-async def check(send: Send, kept: KeepingConsumer, mode: Mode, *, requests: int = 60, senders: int = 6) -> None:
-    """Runs `requests` requests through `send` to a receiver in front of `kept`, which is `consumer(mode)`."""
+class Kept(Protocol):
+    def requests(self) -> list[bytes]:
+        """What was taken and has arrived, as it came."""
+        ...
+
+
+async def nothing() -> None:
+    """What there is to wait for where what is taken has arrived."""
+
+
+async def check(
+    send: Send,
+    kept: Kept,
+    mode: Mode,
+    *,
+    requests: int = 60,
+    senders: int = 6,
+    spoil: Callable[[int, bytes], bytes] = lambda number, body: body,
+    arrived: Callable[[], Awaitable[None]] = nothing,
+) -> list[int]:
+    """Runs requests through `send` to a receiver in front of `kept`, `consumer(mode)` for one; those acknowledged.
+
+    `spoil` may make a request, given its number, one that is to be refused for good. Each is a trace of its number.
+    """
     state = _Senders()
-    bodies = {n: _request(n, broken=mode in ("partial", "mixed") and n % 2 == 0) for n in range(1, requests + 1)}
+    sound = {n: _request(n, broken=mode in ("partial", "mixed") and n % 2 == 0) for n in range(1, requests + 1)}
+    bodies = {n: spoil(n, body) for n, body in sound.items()}
     waiting = list(bodies.items())
 
     async def sender() -> None:
@@ -87,6 +111,7 @@ async def check(send: Send, kept: KeepingConsumer, mode: Mode, *, requests: int 
             await state.deliver(send, *waiting.pop(0))
 
     await asyncio.gather(*(sender() for _ in range(senders)))
+    await arrived()
     assert sorted(state.acknowledged + state.given_up) == sorted(bodies)
     got = Counter(identifier for request in kept.requests() for identifier in span_ids(request))
     expected = Counter(identifier for n in state.acknowledged for identifier in span_ids(bodies[n]))
@@ -94,6 +119,7 @@ async def check(send: Send, kept: KeepingConsumer, mode: Mode, *, requests: int 
     assert sorted(kept.requests()) == sorted(bodies[n] for n in state.acknowledged), "not byte for byte"
     _check_answers(state, mode, requests)
     assert state.rejected == sum(1 for n in state.acknowledged if bodies[n] != _request(n, broken=False))
+    return state.acknowledged
 
 
 def _check_answers(state: _Senders, mode: Mode, requests: int) -> None:
