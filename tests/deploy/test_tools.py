@@ -1,4 +1,4 @@
-"""What Helm, kustomize, kubeconform, hadolint, the loader of Compose and Prometheus say of deploy/ (`pytest -m peers`)."""
+"""What Helm, kustomize, kubeconform, hadolint, Compose's loader and Prometheus say of deploy/ (`pytest -m peers`)."""
 
 from __future__ import annotations
 
