@@ -30,7 +30,15 @@ LAG = 9  # seconds: the Collector looks every 2 s at a file of names that it has
 class Fleet:
     """Three gateways behind the Collector, under one name."""
 
-    def __init__(self, folder: Path, stack: ExitStack, lag: int, buffer: str = "", over: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        stack: ExitStack,
+        lag: int,
+        *over: Path,
+        buffer: str = "",
+        fixed: bool = False,
+    ) -> None:
         self.names = Names(folder)
         self.port = free_port(HOSTS)
         settings = f"gateway: {{members: {Names.NAME}, interval: 500ms, lag: {lag}s}}\nbuffer: {{{buffer}}}\n"
@@ -44,7 +52,8 @@ class Fleet:
         self.names.point_to(HOSTS[:3])
         for collector in self.running:
             collector.process.wait_for_line("and are 3")
-        self.balancer = stack.enter_context(Balancer(program(), self.names, self.port, *over))
+        hosts = HOSTS[:3] if fixed else ()
+        self.balancer = stack.enter_context(Balancer(program(), self.names, self.port, *over, hosts=hosts))
         until(lambda: self.balancer.counted("otelcol_loadbalancer_num_backends") == 3, lambda: "three backends")
 
     def results(self) -> list[Result]:
@@ -125,6 +134,26 @@ def test_one_gateway_is_killed_and_one_is_added_under_load(tmp_path: Path, stack
     stop_and_count(fleet, sender, len(split))
 
 
+def test_of_a_fixed_list_one_is_killed_and_comes_back(tmp_path: Path, stack: ExitStack) -> None:
+    """What is its own waits for it: no run is cut between two gateways."""
+    fleet = Fleet(tmp_path, stack, LAG, DEPLOY / "static.yaml", fixed=True)
+    time.sleep(LAG + 1)
+    with Sender(fleet.balancer.address, rate=40) as sender:
+        time.sleep(5)
+        fleet.running[1].kill()
+        time.sleep(3)
+        fleet.running[1] = stack.enter_context(fleet.gateways[1].start(HOSTS[1], fleet.port))
+        time.sleep(LAG + 8)
+    fleet.balancer.wait_until_sent()
+    fleet.wait_for_verdicts(set(sender.began))
+    fleet.assert_nothing_lost(sender)
+    assert_never_wrong(fleet.results(), sender)
+    assert not split_traces(fleet, sender)
+    whole = [gateway for gateway in fleet.gateways if gateway is not fleet.gateways[1]]
+    assert {result["verdict"] for gateway in whole for result in gateway.results} == {"pass", "fail"}, "none is unknown"
+    stop_and_count(fleet, sender, 0)
+
+
 def split_traces(fleet: Fleet, sender: Sender) -> set[str]:
     """Those of which no gateway has all spans."""
     places = [gateway.spans() for gateway in fleet.gateways]
@@ -153,7 +182,7 @@ def stop_and_count(fleet: Fleet, sender: Sender, split: int) -> None:
 def test_sessions_come_to_one_gateway_by_their_own_key(tmp_path: Path, stack: ExitStack) -> None:
     idle = 4
     buffer = f"group_by: session.id, session_idle: {idle}s"
-    fleet = Fleet(tmp_path, stack, lag=0, buffer=buffer, over=(DEPLOY / "sessions.yaml",))
+    fleet = Fleet(tmp_path, stack, 0, DEPLOY / "sessions.yaml", buffer=buffer)
     time.sleep(idle + 1)  # those that open before may have begun elsewhere
     with Sender(fleet.balancer.address, rate=30, session_of=3) as sender:
         time.sleep(6)

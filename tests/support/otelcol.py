@@ -70,9 +70,12 @@ class Names:
 
 
 class Balancer:
-    """The Collector with gateway.yaml, and what is laid over it, in front of the gateways at `port`."""
+    """The Collector with gateway.yaml, and what is laid over it, in front of the gateways at `port`.
 
-    def __init__(self, program: Path, names: Names, port: int, *over: Path) -> None:
+    They are found by name, or are those at `hosts`, where static.yaml is laid over it.
+    """
+
+    def __init__(self, program: Path, names: Names, port: int, *over: Path, hosts: Sequence[str] = ()) -> None:
         self.address, http, health, metrics = (free_address() for _ in range(4))
         self._metrics = metrics
         self._health = health
@@ -82,7 +85,7 @@ class Balancer:
             "OTLP_HTTP": http,
             "HEALTH": health,
             "METRICS_PORT": metrics.rpartition(":")[2],
-            "ONPATH_GATEWAYS": names.NAME,
+            "ONPATH_GATEWAYS": f"[{', '.join(f'{host}:{port}' for host in hosts)}]" if hosts else names.NAME,
             "ONPATH_GATEWAY_PORT": str(port),
         }
         self._command = names.within([str(program), *configs])
