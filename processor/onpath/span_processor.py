@@ -24,7 +24,7 @@ from onpath.live.policies import PolicyLike
 from onpath.live.records import is_evidence, weigh
 from onpath.live.settings import Options, Settings
 from onpath.live.thread import END, LOG, START, Station
-from onpath.live.work import work_of
+from onpath.live.work import check_callback, work_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -62,6 +62,8 @@ class OnPathSpanProcessor(SpanProcessor):
         is raised. Raises TypeError and ValueError for wrong options.
         """
         self._settings = settings or Settings.of(options)
+        for name, callback in (("on_report", on_report), ("on_violation", on_violation)):
+            check_callback(name, callback)
         self._spans_to = spans_to
         self._siblings: Any = None
         make_work = work_of(

@@ -224,9 +224,10 @@ def test_hooks_never_raise(caplog: pytest.LogCaptureFixture) -> None:
     assert len(told) == 2  # the first of each kind
 
 
-def test_what_callbacks_raise_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("a fault of the application"), SystemExit(1), KeyboardInterrupt()])
+def test_what_callbacks_raise_is_logged_and_counted(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: object) -> None:
-        raise RuntimeError("a fault of the application")
+        raise error
 
     with Watched(on_violation=fail) as watched:
         processor = OnPathSpanProcessor(POLICY, on_report=fail)
@@ -299,6 +300,20 @@ def test_a_flush_honours_its_timeout() -> None:
     gate.opened.set()
     assert processor.force_flush() is True
     processor.shutdown()
+
+
+def test_the_end_of_a_process_waits_once() -> None:
+    gate = Gate()
+    processor = OnPathSpanProcessor(POLICY, on_report=gate, exit_timeout=0.05)
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    run(provider.get_tracer("tests"), "look_up")
+    assert gate.entered.wait(30)
+    stations: Any = processor._stations
+    stations._flush()  # as atexit does
+    processor.shutdown(3_600_000)  # then the provider's own
+    assert not gate.opened.is_set()
+    gate.opened.set()
 
 
 @pytest.mark.parametrize("limit", [{"queue_size": 10}, {"queue_bytes": 12_000}])
@@ -408,6 +423,10 @@ def test_neither_policy_nor_endpoint(caplog: pytest.LogCaptureFixture) -> None:
     assert "neither a policy nor an endpoint" in caplog.text
 
 
+async def wait(_: Report) -> None:
+    """No callback: nobody would await it."""
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
@@ -416,6 +435,8 @@ def test_neither_policy_nor_endpoint(caplog: pytest.LogCaptureFixture) -> None:
         ({"queue_size": 0}, ValueError, "queue_size"),
         ({"memory_limit": "64 pounds"}, ValueError, "memory_limit"),
         ({"spans": "on"}, ValueError, "expected off, clamped, realtime or linked"),
+        ({"on_report": wait}, TypeError, "on_report is called on a thread of its own"),
+        ({"on_violation": ["print"]}, TypeError, "on_violation is a function or its name, .*; got list"),
     ],
 )
 def test_wrong_options_are_the_programmers_to_mend(options: Any, error: type[Exception], said: str) -> None:

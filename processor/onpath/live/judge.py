@@ -26,6 +26,7 @@ OnViolation: TypeAlias = Callable[[Finding, Any], object]
 Place: TypeAlias = tuple[str, str]  # workflow, span id of the scope
 
 _SHARE: Final = 4  # looking at an open run is followed by this many times as long without, where that can be
+_LATEST: Final = 0.1  # seconds from a step to the word of it
 _HASTE: Final = 0.05  # seconds from a step to the look at it, the moment to gather apart
 
 
@@ -152,7 +153,9 @@ class _Broken(NamedTuple):
 
 def _pause(took: float) -> float:
     """Seconds to the next look at a run. One that takes long leaves little time to be in time, or none."""
-    return min(_SHARE * took, _HASTE - took) if took < _HASTE / 2 else took
+    if took < _HASTE / 2:
+        return min(_SHARE * took, _HASTE - took)
+    return took if took < _LATEST / 3 else _SHARE * took
 
 
 def _history(run: Run) -> History:

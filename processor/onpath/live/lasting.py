@@ -67,7 +67,9 @@ class Stations:
                 forker.Finalize(None, _call, args=(weakref.WeakMethod(self._flush),), exitpriority=_FIRST)
 
     def _flush(self) -> None:
-        self.here().ask(self._exit_timeout)
+        """When the providers shut down after it, they don't wait once more for what has not come by then."""
+        station = self.here()
+        station.is_ending = not station.ask(self._exit_timeout)
 
 
 _FIRST: Final = 100

@@ -77,7 +77,7 @@ class Guard:
     def __call__(self, what: str, function: Callable[..., object], *arguments: Any) -> None:
         try:
             function(*arguments)
-        except Exception:  # noqa: BLE001 - whatever it is, the application goes on
+        except BaseException:  # noqa: BLE001 - whatever it is, SystemExit too: neither thread nor application ends of it
             self.fault(what)
 
     def fault(self, what: str) -> None:
@@ -122,6 +122,7 @@ class Station:
         self._thread: threading.Thread | None = None
         self._thread_id: int | None = None
         self._threadless = False
+        self.is_ending = False
         self._look_at: float | None = None
         self._again: dict[int, Run] = {}
         self.closed = False
@@ -181,7 +182,10 @@ class Station:
         self._at_start()
 
     def ask(self, timeout: float, *, last: bool = False) -> bool:
-        """Has all judged that came before and can be judged; with `last` everything, for the last time."""
+        """Has all judged that came before and can be judged; with `last` everything, for the last time.
+
+        With `is_ending` nobody waits for it: at the end of a process that has been done already.
+        """
         if threading.get_ident() == self._thread_id:
             return False
         if self.closed or self._thread is None:
@@ -193,7 +197,7 @@ class Station:
         self._hurry.set()
         if self._threadless:
             self._work_here(request)
-        return request.done.wait(max(0.0, timeout))
+        return request.done.wait(0.0 if self.is_ending else max(0.0, timeout))
 
     def _work_here(self, request: _Request) -> None:
         self._thread_id = threading.get_ident()

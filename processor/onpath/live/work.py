@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from inspect import iscoroutinefunction
 from pkgutil import resolve_name
 from typing import Any, Final, TypeAlias
 
@@ -64,6 +65,14 @@ def _handing_on(endpoint: str, strict: bool) -> MakeWork | None:
         _log.error("onpath: no trace is handed on: %s", error)
         return None
     return lambda counts, guard: HandOn(partial(exporter_for, endpoint), counts)
+
+
+def check_callback(name: str, given: Any) -> None:
+    """Raises TypeError for what can't be called on the judging thread, where no event loop is."""
+    if iscoroutinefunction(given):
+        raise TypeError(f"{name} is called on a thread of its own: a function, not a coroutine function")
+    if not (given is None or isinstance(given, str) or callable(given)):
+        raise TypeError(f"{name} is a function or its name, package.module:function; got {type(given).__name__}")
 
 
 def _callback(given: Any) -> Any:
