@@ -6,6 +6,8 @@ run that this has cut in two is unknown, never judged by a half. Sessions come t
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -83,6 +85,26 @@ def assert_never_wrong(results: list[Result], sender: Sender) -> None:
     for result in results:
         right = "fail" if result["trace_id"] in sender.skips else "pass"
         assert result["verdict"] in (right, "unknown"), f"{right} is right: {result}"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("gateway",),
+        ("gateway", "sessions"),
+        ("gateway", "static"),
+        ("forward",),
+        ("forward", "tail_sampling"),
+        ("forward", "groupbytrace"),
+    ],
+    ids="+".join,
+)
+def test_a_configuration_is_valid(names: tuple[str, ...]) -> None:
+    gateways = "[a:4317, b:4317]" if "static" in names else "a"
+    env = {**os.environ, "ONPATH_GATEWAYS": gateways, "DOWNSTREAM": "127.0.0.1:4317"}
+    command = [str(program()), "validate", *(f"--config={DEPLOY / name}.yaml" for name in names)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_trace_is_judged_once_and_whole(tmp_path: Path, stack: ExitStack) -> None:
