@@ -99,7 +99,7 @@ class Broker:
         self._process = Child([*java, "kafka.Kafka", str(properties)])
         try:
             until(lambda: not _is_free(port), lambda: f"the broker to listen:\n{self._process.output}", 60)
-            self.admin = AdminClient({"bootstrap.servers": self.address})
+            self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
             self.admin.list_topics(timeout=30)
         except BaseException:
             self.__exit__(None, None, None)

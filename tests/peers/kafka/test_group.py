@@ -6,15 +6,19 @@ import json
 import random
 import threading
 import time
+import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from confluent_kafka import Producer
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from benchmarks._load import cpu
 from tests.peers.kafka.broker import Broker, missing
 from tests.support.collector import Collector, Result
 from tests.support.durable import POLICY
@@ -53,21 +57,24 @@ class Runs:
     def keys(self) -> set[tuple[bytes, bytes]]:
         return {(span.trace_id, span.span_id) for spans in self.spans for span in spans}
 
-    def produce(self, address: str, topic: str, rate: float, within: float, seed: int = 1) -> None:
-        """So many runs a second; the spans of each come within so many seconds, a record each."""
+    def produce(self, address: str, topic: str, rate: float = 0, within: float = 0, seed: int = 1) -> None:
+        """So many runs a second, 0 at once; the spans of each come within so many seconds, a record each, or in one."""
         draw = random.Random(seed)
-        planned = []
+        planned: list[tuple[float, list[Any]]] = []
         for number, spans in enumerate(self.spans):
             start = number / rate if rate else 0.0
-            times = sorted(start + draw.uniform(0, within) for _ in spans)
-            planned += [(at, span) for at, span in zip(times, spans, strict=True)]
+            if within:
+                times = sorted(start + draw.uniform(0, within) for _ in spans)
+                planned += [(at, [span]) for at, span in zip(times, spans, strict=True)]
+            else:
+                planned.append((start, spans))
         planned.sort(key=lambda each: each[0])
-        producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "enable.idempotence": True, "log_level": 0})
         begun = time.monotonic()
-        for at, span in planned:
+        for at, spans in planned:
             while time.monotonic() - begun < at:
                 producer.poll(0.005)
-            producer.produce(topic, request([span]), span.trace_id.hex())
+            producer.produce(topic, request(spans), spans[0].trace_id.hex())
         assert producer.flush(60) == 0
 
 
@@ -76,6 +83,7 @@ class Group:
 
     def __init__(self, folder: Path, broker: Broker, topic: str, **more: Any) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         self.topic = topic
         self.policy = folder / "policy.yaml"
         self.policy.write_text(POLICY, encoding="utf-8")
@@ -96,10 +104,30 @@ class Group:
         self.members.append(made)
         return made.__enter__()
 
+    def until_assigned(self) -> None:
+        """Each member has its partitions."""
+
+        def counts() -> list[float]:
+            return [metric(member, "onpath_kafka_partitions_total", event="assigned") for member in self.members]
+
+        until(lambda: sum(counts()) >= PARTITIONS and all(counts()), lambda: f"partitions for all: {counts()}")
+
+    def until_judged(self, count: int, patience: float) -> None:
+        """By their metrics: looking through all reports again and again would take the cores that they are made on."""
+        deadline = time.monotonic() + patience
+        while (judged := sum(metric(member, "onpath_traces_judged_total") for member in self.members)) < count:
+            assert time.monotonic() < deadline, f"{judged} of {count} runs judged in {patience} s"
+            time.sleep(0.25)
+
     def leave(self) -> None:
         for member in self.members:
             if not member.killed:
                 member.__exit__(None, None, None)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds that they and their workers have taken."""
+        return sum(cpu(member.process.pid) for member in self.members)
 
     @property
     def results(self) -> list[Result]:
@@ -112,6 +140,14 @@ class Group:
     @property
     def judged(self) -> set[str]:
         return {result["trace_id"] for result in self.results}
+
+
+def metric(member: Collector, name: str, **labels: str) -> float:
+    """The sum of the series that have these labels."""
+    with urllib.request.urlopen(f"http://{member.ports['admin']}/metrics", timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
+    return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
 
 def assert_one_verdict_each(results: Sequence[Result], truth: Verdicts) -> int:
@@ -155,3 +191,43 @@ def test_one_is_killed_and_one_joins_under_load(tmp_path: Path, broker: Broker) 
     print(f"{again} judged again, all with the same verdict and ids; handed over open: {dict(dropped)}")
     for member, ledger in zip([m for m in group.members if not m.killed], ledgers, strict=True):
         print(member.report_file.parent.name, ledger)
+
+
+def test_throughput_by_number_of_consumers(tmp_path: Path, broker: Broker) -> None:
+    runs = Runs(2, 8000)
+    spans = len(runs.keys)
+    rows = []
+    for consumers in (1, 2, 3):
+        topic = f"speed-{consumers}"
+        group = Group(tmp_path / topic, broker, topic)
+        for _ in range(consumers):
+            group.member()
+        group.until_assigned()
+        before, begun = group.cpu, time.time()
+        runs.produce(broker.address, topic)
+        group.until_judged(len(runs.truth), 120)
+        taken = group.cpu - before
+        seconds = max(datetime.fromisoformat(r["judged_at"]).timestamp() for r in group.results) - begun
+        group.leave()
+        assert assert_one_verdict_each(group.results, runs.truth) == 0
+        rows.append((consumers, len(runs.truth) / seconds, spans / seconds, taken / spans * 1e6))
+    print(f"\n{len(runs.truth)} runs of 3 or 4 spans, a record each; {PARTITIONS} partitions; broker on the same cores")
+    print("consumers  runs/s  spans/s  CPU us a span, workers included")
+    for consumers, by_run, by_span, by_cpu in rows:
+        print(f"{consumers:9d} {by_run:7.0f} {by_span:8.0f} {by_cpu:8.0f}")
+
+
+def test_the_collector_ends_in_time_when_the_broker_has_gone(tmp_path: Path) -> None:
+    with Broker() as broker:
+        runs = Runs(3, 50)
+        group = Group(tmp_path, broker, "gone")
+        group.member()
+        runs.produce(broker.address, "gone")
+        until(lambda: group.judged >= set(runs.truth), lambda: f"{len(group.judged)} of {len(runs.truth)}")
+        (member,) = group.members
+        until(lambda: metric(member, "onpath_kafka_queued_reports") == 0, lambda: "all reports to be sent")
+        broker.kill()
+        time.sleep(1)
+        begun = time.monotonic()
+        group.leave()
+        assert time.monotonic() - begun < 20  # its shutdown_timeout
