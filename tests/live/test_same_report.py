@@ -1,4 +1,4 @@
-"""Same policy, same trace, same report: in process, by the collector, and offline; ids and fingerprint too."""
+"""Same policy, same trace, same report: in process, by the collector, by `onpath check`; ids and fingerprint too."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from onpath import OnPathSpanProcessor, results
+from onpath.cli import main
 from onpath.evaluate import evaluate
 from onpath.model import Trace
 from onpath.policy.load import load_data
@@ -59,9 +61,13 @@ def policy() -> Policy:
     return load_data(POLICY)
 
 
-def traces(path: Path) -> Iterator[Trace]:
+def files(path: Path) -> list[Path]:
     logs = path.with_suffix(".logs.jsonl")
-    yield from traces_of(read_files([path, *([logs] if logs.exists() else [])]))
+    return [path, *([logs] if logs.exists() else [])]
+
+
+def traces(path: Path) -> Iterator[Trace]:
+    yield from traces_of(read_files(files(path)))
 
 
 def in_process(trace: Trace, policy: Policy) -> Any:
@@ -74,7 +80,8 @@ def in_process(trace: Trace, policy: Policy) -> Any:
 
 
 def told(report: Any) -> list[dict[str, Any]]:
-    return [{**results.result_json(report, r, 0), "judged_at": None} for r in report.results]
+    made = [{**results.result_json(report, r, 0), "judged_at": None} for r in report.results]
+    return json.loads(json.dumps(made))  # type: ignore[no-any-return]
 
 
 def by_the_collector(trace: Trace, policy: Policy, reason: str) -> list[dict[str, Any]]:
@@ -84,19 +91,38 @@ def by_the_collector(trace: Trace, policy: Policy, reason: str) -> list[dict[str
     return [{**json.loads(line), "judged_at": None} for line in outcome.lines]
 
 
-def differences(paths: Sequence[Path], policy: Policy) -> Iterator[str]:
+def by_the_command(path: Path, policy: Path) -> dict[str, list[dict[str, Any]]]:
+    """What `onpath check` says of each trace."""
+    options = ["check", "--policy", str(policy), "--format", "json"]
+    done = CliRunner().invoke(main, [*options, *map(str, files(path))])
+    assert done.exit_code in (0, 1, 3), done.output
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in done.stdout.splitlines():
+        result = json.loads(line)
+        found.setdefault(result["trace_id"], []).append({**result, "judged_at": None})
+    return found
+
+
+def differences(paths: Sequence[Path], policy: Policy, file: Path) -> Iterator[str]:
     for path in paths:
+        checked = by_the_command(path, file)
         for trace in traces(path):
             live = in_process(trace, policy)
+            said = told(live)
             offline = evaluate(Trace(trace.spans, trace.logs, release_reason=live.release_reason), policy)
             collected = by_the_collector(trace, policy, live.release_reason)
-            for where, found in (("offline", told(offline)), ("collector", collected)):
-                if found != told(live):
+            recorded = checked.get(trace.trace_id, [])
+            if trace.orphans:  # a file does not say that nothing was open any more
+                recorded = [{**result, "release_reason": live.release_reason} for result in recorded]
+            for where, found in (("offline", told(offline)), ("collector", collected), ("check", recorded)):
+                if found != said:
                     yield f"{path.parent.name}/{path.name} {trace.trace_id}: {where} says otherwise"
 
 
-def test_reports_are_the_same_wherever_a_trace_is_judged(policy: Policy) -> None:
+def test_reports_are_the_same_wherever_a_trace_is_judged(policy: Policy, tmp_path: Path) -> None:
     found = recordings()
     if len(found) < 20:
         pytest.skip("no recordings")
-    assert list(differences(found, policy)) == []
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(POLICY))
+    assert list(differences(found, policy, file)) == []
