@@ -184,7 +184,7 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         ended_ns=max([span.end_ns for span in trace.roots if span.end_ns], default=None),
         own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),
         root=None if job.root is None else job.root.hex(),
-        timelines=tuple([results.json_text(timeline(r)) for r in report.results]),
+        timelines=tuple([_json_text(timeline(r)) for r in report.results]),
         marks=encode_marks(leaving) if setup.marks else {},
     )
 
@@ -200,6 +200,14 @@ def json_line(found: dict[str, Any]) -> str:
         return _ascii_json(found)
     as_json_does = data.isascii() and not (b"e-" in data and _SMALL_NUMBER.search(data))
     return data.decode() if as_json_does else _ascii_json(found)
+
+
+def _json_text(found: dict[str, Any]) -> str:
+    """As `results.json_text` writes it, of whole numbers and texts."""
+    try:
+        return orjson.dumps(found).decode()
+    except TypeError:  # a lone surrogate
+        return results.json_text(found)
 
 
 def timeline(result: Result) -> dict[str, Any]:
