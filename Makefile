@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vectors lint types contracts agents forks backends npm otelcol peers browser faults soak check bench clean
+.PHONY: help setup run test vectors lint types contracts agents forks backends npm otelcol peers browser faults soak fuzz check bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ backends: $(STAMP)  ## real dashboards (Phoenix, MLflow) and SDKs, each in a cac
 
 faults: $(STAMP)  ## the long forms of what can go wrong: twenty kills under load, full disks, bad downstreams ...
 	@$(BIN)/python -m pytest tests/faults tests/integration -m faults $(ARGS)
+
+fuzz: $(STAMP)  ## damaged requests into each decoder of the collector, a minute each (SECONDS=600 SEED=1)
+	@ONPATH_FUZZ_SECONDS=$(or $(SECONDS),60) ONPATH_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/collector/test_fuzz.py $(ARGS)
 
 npm: $(STAMP)  ## OpenTelemetry's JavaScript exporters against the receivers, installed from npm
 	@$(BIN)/python -m pytest tests/js -m npm $(ARGS)
