@@ -128,6 +128,8 @@ class Settings(BaseSettings):
     def _whole(self) -> Self:
         if self.receivers.kafka.brokers and self.durability.mode == "journal":
             raise ValueError("receivers.kafka and a journal don't go together: Kafka itself keeps what is not settled")
+        if self.receivers.kafka.brokers and self.receivers.kafka.forward and self.forward.hold:
+            raise ValueError("forward.hold is not for what comes from Kafka: set receivers.kafka.forward to false")
         return self
 
 
