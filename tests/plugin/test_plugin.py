@@ -84,6 +84,7 @@ def test_other_failures_are_left_alone(said: dict[str, str]) -> None:
         ("test_without_spans_fails", "no span was recorded; is the agent instrumented"),
         ("test_without_an_agent_fails", "no workflow is about what was recorded, 1 spans in 1 traces (agent 2x)"),
         ("test_still_open_fails", "Incomplete trace."),
+        ("test_of_a_workflow_that_is_not_there_fails", "the policy has no workflow 'refunds'; it has refund, order"),
         ("test_marked_with_a_bad_policy_fails", "no such file.yaml: can't be read"),
     ],
 )

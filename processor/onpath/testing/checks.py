@@ -92,9 +92,13 @@ class OnPath:
     def check(self, policy: Any = None, *, workflow: str | None = None) -> Checked:
         """Judges what was recorded up to now by a policy: a path, plain values, or a loaded one.
 
-        With `workflow`, by that one alone. Raises PolicyError for a policy that does not load.
+        With `workflow`, by that one alone. Raises PolicyError for a policy that does not load, and ValueError for a
+        workflow that it does not have.
         """
         loaded = self._load(policy)
+        names = [known.name for known in loaded.workflows]
+        if workflow is not None and workflow not in names:
+            raise ValueError(f"onpath: the policy has no workflow {workflow!r}; it has {', '.join(names)}")
         traces = self.traces
         reports = [_only(evaluate(trace, loaded), workflow) for trace in traces]
         checked = Checked(reports, traces)

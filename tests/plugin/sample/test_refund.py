@@ -49,6 +49,11 @@ def test_of_one_workflow_passes(onpath: Any) -> None:
     assert onpath.check().unknown
 
 
+def test_of_a_workflow_that_is_not_there_fails(onpath: Any) -> None:
+    agent.refund(*GOOD)
+    assert onpath.check(workflow="refunds").passed
+
+
 def test_off_path_fails(onpath: Any) -> None:
     agent.refund("look_up", "override")
     assert onpath.check("policy.yaml").passed
