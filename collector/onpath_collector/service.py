@@ -75,6 +75,7 @@ class Service:
         self._settings = settings
         self._source = source
         self.policy = source.load() if source is not None else None
+        self._seen = source.state() if source is not None else None  # of its files: from here on changes are noticed
         self.journal = _journal(settings.durability)
         self._instance = str(uuid.uuid4()) if self.journal is None else self.journal.instance
         self.forwarders = forwarders(settings.forward)
@@ -250,12 +251,11 @@ class Service:
     async def _watch_policy(self) -> None:
         if self._source is None:
             return
-        seen = self._source.state()
         while True:
             await asyncio.sleep(_WATCH)
             now = await asyncio.to_thread(self._source.state)
-            if now != seen:
-                seen = now
+            if now != self._seen:
+                self._seen = now
                 await self.reload()
 
     def _new_receivers(self) -> tuple[GrpcReceiver, HttpReceiver]:
