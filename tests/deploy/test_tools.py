@@ -161,6 +161,14 @@ def test_what_cannot_be_is_refused(helm: str, values: str, told: str) -> None:
     assert told in done.stderr
 
 
+def test_an_older_cluster_is_told_of_the_older_form(helm: str) -> None:
+    older = ["--kube-version", "1.28.9"]
+    assert rendered(template(helm, "sidecar-older", *older)).collector
+    case = str(CHART / "ci" / "sidecar-values.yaml")
+    done = tools.run([helm, "template", "watch", str(CHART), "--values", case, *older])
+    assert "before it, sidecarOlder" in done.stderr
+
+
 @pytest.mark.parametrize("file", ["deploy/Dockerfile", "deploy/compose/agent/Dockerfile"])
 def test_hadolint_has_nothing_to_say(file: str) -> None:
     done = tools.run([had(tools.hadolint), str(ROOT / file)])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -28,6 +29,8 @@ STORE: Final = CACHE / "images"
 BUILD_BASE: Final = "localhost/onpath-test/debian:12-slim"
 RUNTIME_BASE: Final = "localhost/onpath-test/python3-debian12:nonroot"
 IMAGE: Final = "localhost/onpath-test/onpath"
+LEFT: Final = 8  # images of former builds, for their layers
+OFFLINE: Final = re.compile(r"(?i)failed to fetch|could not resolve|temporary failure|connection|timed out")
 AUTHORITIES: Final = "/etc/ssl/certs/ca-certificates.crt"
 NEEDED: Final = ("buildah", "debootstrap", "runc", "dpkg-deb")
 # Of gcr.io/distroless/python3-debian12, by its build files.
@@ -40,8 +43,12 @@ RUNTIME_PACKAGES: Final = (
 )
 
 
+class BuildError(Exception):
+    """The Dockerfile does not build; with the last of what was said."""
+
+
 def build() -> None:
-    """IMAGE, from this checkout. Raises Unavailable where its bases or packages can't be had."""
+    """IMAGE, from this checkout. Raises Unavailable where its bases or packages can't be had, else BuildError."""
     _check()
     STORE.mkdir(parents=True, exist_ok=True)
     have = json.loads(_buildah("images", "--json").stdout or "null") or []

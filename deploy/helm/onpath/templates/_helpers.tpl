@@ -151,6 +151,9 @@ priorityClassName: {{ . }}
 {{- if and (include "onpath.isSidecar" .) (not .Values.agent.containers) -}}
 {{- fail "a sidecar needs agent.containers" -}}
 {{- end -}}
+{{- if and (eq .Values.mode "sidecar") (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail "mode sidecar needs Kubernetes 1.29; before it, sidecarOlder" -}}
+{{- end -}}
 {{- if and .Values.data.persistence.enabled (ne .Values.mode "sharded") -}}
 {{- fail "data.persistence is for mode sharded" -}}
 {{- end -}}
