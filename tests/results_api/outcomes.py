@@ -51,6 +51,7 @@ def outcome(
     judged_at_ns: int = AT,
     root: bytes | None = None,
     text: str = POLICY,
+    release_reason: str = "root_ended",
 ) -> Outcome:
     """Of a run in which each tool took 100 ms, one after the other."""
     group = ResourceSpans()
@@ -65,7 +66,7 @@ def outcome(
         span.attributes.add(key="gen_ai.operation.name").value.string_value = operation
         span.attributes.add(key=key).value.string_value = name
     job = Job(
-        chunks=[_chunk(group)], release_reason="root_ended", judged_at_ns=judged_at_ns, revision=revision, root=root
+        chunks=[_chunk(group)], release_reason=release_reason, judged_at_ns=judged_at_ns, revision=revision, root=root
     )
     return judge(job, Setup(policy(text), {}))
 

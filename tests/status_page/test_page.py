@@ -101,6 +101,22 @@ async def test_runs_are_drawn() -> None:
         assert [text(cell) for cell in found(table, "tbody")[0][0]] == ["refund", "1", "1", "0", "50 %"]
 
 
+async def test_what_was_not_seen_whole_says_not_seen() -> None:
+    async with shown() as at:
+        at.reports.export(outcome(2, ("lookup_user", "pay"), release_reason="idle"))
+        (run,) = found(await at.page(), "details", **{"class": "run"})
+        assert [text(row[1]) for row in found(run, "tbody")[0]] == ["✓ as expected", "? not seen", "✓ as expected"]
+        assert "not seen whole" in text(found(run, "summary")[0])
+
+
+async def test_runs_that_no_workflow_is_about_hide_no_others() -> None:
+    async with shown() as at:
+        at.reports.export(made := outcome(1))
+        for number in range(2, 40):
+            at.reports.export(replace(made, trace_id=trace_id(number), lines=(), verdicts=(), timelines=()))
+        assert len(found(await at.page(), "details", **{"class": "run"})) == 1
+
+
 async def test_one_report_with_all_its_checks() -> None:
     async with shown() as at:
         at.reports.export(made := outcome(2, ("lookup_user", "pay")))

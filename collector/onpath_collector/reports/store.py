@@ -140,7 +140,7 @@ class Store:
 
 def _conditions(wanted: Filter) -> tuple[list[str], list[Any]]:
     if wanted.all:
-        return [], []
+        return ["empty = 0"] if wanted.judged else [], []
     asked = {
         "workflow = ?": _bytes(wanted.workflow),
         "verdict = ?": wanted.verdict,

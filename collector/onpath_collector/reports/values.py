@@ -98,19 +98,23 @@ class StoredReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which reports: those with a result for which all that is set holds. `since_ms`: since the Unix epoch."""
+    """Which reports: those with a result for which all that is set holds. `since_ms`: since the Unix epoch.
+
+    With nothing set all are taken, those without results only if not `judged`.
+    """
 
     workflow: str | None = None
     verdict: str | None = None
     service: str | None = None
     since_ms: int | None = None
+    judged: bool = False
 
     @property
     def all(self) -> bool:
-        return self == Filter()
+        return self == Filter(judged=self.judged)
 
     def takes(self, report: StoredReport) -> bool:
-        return self.all or any(self._holds(result) for result in report.results)
+        return (self.all and not self.judged) or any(self._holds(result) for result in report.results)
 
     def _holds(self, result: Object) -> bool:
         return (

@@ -127,7 +127,7 @@ def shown(report: StoredReport, now: float) -> Iterator[Shown]:
 def asked(query: Mapping[str, str]) -> Filter:
     """What the page's own links ask for; anything else is nothing."""
     verdict = query.get("verdict")
-    return Filter(verdict=verdict if verdict in VERDICTS else None, workflow=query.get("workflow") or None)
+    return Filter(verdict=verdict if verdict in VERDICTS else None, workflow=query.get("workflow") or None, judged=True)
 
 
 def lateness(counts: Sequence[int], settle_delay: float) -> Lateness:
