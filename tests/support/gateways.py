@@ -57,8 +57,7 @@ class Gateway:
 
     def start(self, host: str, port: int) -> Collector:
         """Not entered yet. It has what those before it left in the journal."""
-        self.lives.address = f"{host}:{port}"
-        collector = self.lives.start("--settle-delay", "5s")
+        collector = self.lives.start("--grpc", f"{host}:{port}", "--settle-delay", "5s")
         collector.command = self._names.within(collector.command)
         return collector
 
