@@ -52,7 +52,7 @@ evaluate: {workers: 1}
 receivers:
   grpc: {endpoint: "0.0.0.0:4317", max_in_flight: 256MiB}
   http: {endpoint: "0.0.0.0:4318", max_in_flight: 128MiB}
-buffer: {memory_limit: 768MiB, late_bytes: 64MiB}
+buffer: {memory_limit: 768MiB, late_bytes: 64MiB{{ if eq .Values.mode "sharded" }}, settle_delay: 10s{{ end }}}
 forward: {queue: {bytes: 256MiB}}
 durability: {mode: journal, directory: /var/lib/onpath/journal, max_bytes: 2GiB}
 evaluate: {workers: 2}
