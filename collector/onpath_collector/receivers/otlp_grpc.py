@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -36,11 +37,14 @@ from onpath_collector.receivers.compression import Inflater, is_compressed
 from onpath_collector.receivers.reflection import Reflection
 from onpath_collector.receivers.responses import response
 from onpath_collector.receivers.room import Room
+from onpath_collector.receivers.streams import HealthService
 from onpath_collector.receivers.weight import Scales
 from onpath_collector.rpc_status import trailing_metadata
 from onpath_collector.security import Certificates, Tokens
 
 log = logging.getLogger(__name__)
+
+_TELLING: Final = 0.5  # seconds to tell those who watch health
 
 Context: TypeAlias = "aio.ServicerContext[bytes, bytes]"
 Handler: TypeAlias = Callable[[AsyncIterator[bytes], Context], Awaitable[bytes]]
@@ -112,7 +116,7 @@ class GrpcReceiver:
         """Listens; the address it got, as HOST:PORT. Raises ListenError."""
         server = aio.server(options=_options(self._settings))
         server.add_generic_rpc_handlers(tuple(self._service(signal) for signal in SERVICES))
-        servicer = health.aio.HealthServicer()
+        servicer = HealthService()
         health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
         for name in SERVICES.values():
             await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -128,7 +132,8 @@ class GrpcReceiver:
         server, self._server = self._server, None
         if server is None or self._health is None:
             return
-        await self._health.enter_graceful_shutdown()
+        with suppress(TimeoutError):  # one that watches health, and does not read what it is told, holds up all others
+            await asyncio.wait_for(self._health.enter_graceful_shutdown(), _TELLING)
         try:
             async with asyncio.timeout(grace):
                 await self._idle.wait()

@@ -8,6 +8,8 @@ from typing import Any, Final
 import grpc
 from grpc import StatusCode
 
+from onpath_collector.receivers.streams import Streams, bounded
+
 _SERVICE: Final = "grpc.reflection.v1alpha.ServerReflection"
 
 
@@ -35,7 +37,7 @@ class Reflection(grpc.GenericRpcHandler):
 
         servicer: Any = _async.ReflectionServicer(self._services)
         return grpc.stream_stream_rpc_method_handler(
-            servicer.ServerReflectionInfo,
+            bounded(servicer.ServerReflectionInfo, Streams()),
             reflection_pb2.ServerReflectionRequest.FromString,
             reflection_pb2.ServerReflectionResponse.SerializeToString,
         )
