@@ -1,17 +1,28 @@
-"""`onpath health`: asks a collector's admin port whether it takes requests; for probes that run a command."""
+"""`onpath health`: asks a collector's admin port whether it takes requests; for probes that run a command.
+
+Probes run again and again: where only the address is to be known, the settings are not loaded, which would be most of
+the work.
+"""
 
 from __future__ import annotations
 
 import http.client
-import ssl
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from onpath_collector.config import ConfigError, ServerTlsConfig, load_settings
 from onpath_collector.listening import parse_address
 
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all addresses, it is here too
+if TYPE_CHECKING:
+    import ssl
+
+    from onpath_collector.config import ServerTlsConfig
+
+_DEFAULT: Final = "127.0.0.1:13133"  # as in the settings
+_ENDPOINT: Final = "ONPATH_ADMIN__ENDPOINT"
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all addresses, it is here too
 
 
 @click.command("health", short_help="Ask a collector whether it is ready: 0 or 1.")
@@ -27,23 +38,51 @@ def command(ctx: click.Context, config: Path | None, admin: str | None, live: bo
 
     Where to ask is said by the option, else as to the collector: by ONPATH_ADMIN__ENDPOINT, then by --config FILE.
     """
+    path = "/livez" if live else "/healthz"
     try:
-        settings = load_settings(config, {}).admin
-        state, well = _ask(admin or settings.endpoint, settings.tls, "/livez" if live else "/healthz", timeout)
-    except ConfigError as error:
-        state, well = "\n".join(error.problems), False
+        endpoint, tls = _place(config)
+        state, well = _ask(admin or endpoint, tls, path, timeout)
+    except _Unusable as error:
+        state, well = str(error), False
     except (OSError, ValueError, http.client.HTTPException) as error:
         state, well = f"no answer: {getattr(error, 'strerror', None) or error}", False
     click.echo(state, err=not well)
     ctx.exit(0 if well else 1)
 
 
-def _ask(endpoint: str, tls: ServerTlsConfig, path: str, patience: float) -> tuple[str, bool]:
+class _Unusable(Exception):
+    """The settings have problems; they are told one a line."""
+
+
+def _place(config: Path | None) -> tuple[str, ServerTlsConfig | None]:
+    """Where the collector is asked, and how, by its settings. Raises _Unusable, OSError."""
+    said = {name for name in os.environ if name.upper().partition("__")[0] == "ONPATH_ADMIN"}
+    endpoint = os.environ.get(_ENDPOINT) or _DEFAULT
+    if config is None and said <= {_ENDPOINT} and _is_address(endpoint):
+        return endpoint, None
+    from onpath_collector.config import ConfigError, load_settings
+
+    try:
+        settings = load_settings(config, {}).admin
+    except ConfigError as error:
+        raise _Unusable("\n".join(error.problems)) from None
+    return settings.endpoint, settings.tls
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parse_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _ask(endpoint: str, tls: ServerTlsConfig | None, path: str, patience: float) -> tuple[str, bool]:
     """What the collector says, and whether it is well."""
     host, port = parse_address(endpoint)
     host = _ANY.get(host, host)
     connection: http.client.HTTPConnection
-    if tls.cert is None:
+    if tls is None or tls.cert is None:
         connection = http.client.HTTPConnection(host, port, timeout=patience)
     else:
         connection = http.client.HTTPSConnection(host, port, timeout=patience, context=_context(tls))
@@ -58,6 +97,8 @@ def _ask(endpoint: str, tls: ServerTlsConfig, path: str, patience: float) -> tup
 def _context(tls: ServerTlsConfig) -> ssl.SSLContext:
     """Nothing secret is sent and the answer is a yes or no: whose certificate it is does not matter. Where clients must
     show one, the collector's own is shown."""
+    import ssl
+
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

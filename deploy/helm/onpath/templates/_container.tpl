@@ -2,6 +2,8 @@
 {{- define "onpath.container" -}}
 {{- $config := fromYaml (include "onpath.config" .) -}}
 {{- $tls := dig "admin" "tls" "cert" "" $config -}}
+{{- $health := list "onpath" "health" -}}
+{{- if .Values.config.admin }}{{ $health = concat $health (list "--config" "/etc/onpath/config/onpath.yaml") }}{{ end -}}
 name: onpath
 image: {{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -37,16 +39,16 @@ livenessProbe:
   timeoutSeconds: 5
 {{- else }}
 startupProbe:
-  exec: {command: [onpath, health, --config, /etc/onpath/config/onpath.yaml]}
+  exec: {command: {{ toJson $health }}}
   periodSeconds: 1
   timeoutSeconds: 5
   failureThreshold: 120
 readinessProbe:
-  exec: {command: [onpath, health, --config, /etc/onpath/config/onpath.yaml]}
+  exec: {command: {{ toJson $health }}}
   periodSeconds: 15
   timeoutSeconds: 5
 livenessProbe:
-  exec: {command: [onpath, health, --live, --config, /etc/onpath/config/onpath.yaml]}
+  exec: {command: {{ toJson (append $health "--live") }}}
   periodSeconds: 30
   timeoutSeconds: 10
 {{- end }}
