@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from onpath_collector.intake import Intake
 from onpath_collector.otlp import Batch, splitting
-from onpath_collector.receivers.base import Accepted, Source
+from onpath_collector.receivers.base import Accepted, Source, TooLarge
 
 _STEP: Final = 256  # traces put into the buffer before the loop does something else
 
@@ -27,7 +27,10 @@ class RecordIntake(Intake):
         if source.passes_on:
             self._admit("traces", request, batch.spans)
         size = sum(len(chunk.data) for chunk in batch.chunks)
-        self._admit_to_buffer(self._buffer.weight_of(size, batch.spans, len(batch.chunks)), batch.spans)
+        weight = self._buffer.weight_of(size, batch.spans, len(batch.chunks))
+        if weight > (self._buffer.settings.memory_limit or weight):
+            raise TooLarge("more than all memory that traces may take")  # there will never be room for it
+        self._admit_to_buffer(weight, batch.spans)
         number = source.begin([chunk.trace_id for chunk in batch.chunks])
         try:
             await self._put(batch, source, number)

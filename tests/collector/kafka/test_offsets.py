@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onpath_collector.receivers.kafka.offsets import Mark, Offsets, Partition, Place
@@ -54,6 +54,30 @@ def test_reading_begins_before_settled_traces_that_reach_over_the_watermark() ->
     assert offsets.due([PLACE]) == [(PLACE, Mark(10, 12, 14))]
     offsets.let_go(numbers[2])
     assert offsets.due([PLACE]) == [(PLACE, Mark(14, 14, 14))]
+
+
+def test_where_reading_begins_is_committed_before_the_first_record() -> None:
+    offsets = Offsets()
+    offsets.assign(PLACE, None, 7)
+    assert offsets.due([PLACE]) == [(PLACE, Mark(7, 7, 7))]
+
+
+def test_a_trace_that_is_open_for_long_does_not_have_all_others_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onpath_collector.receivers.kafka.offsets._MANY", 50)
+    offsets, partition = at()
+    partition._limit = 50
+    taken(offsets, 0, A)
+    for offset in range(1, 1000):
+        offsets.let_go(taken(offsets, offset, offset.to_bytes(16, "big")))
+    across = [taken(offsets, 1000, B), taken(offsets, 1001, C), taken(offsets, 1002, B)]
+    offsets.let_go(across[0])
+    offsets.let_go(across[2])
+    for offset in range(1003, 2000):
+        offsets.let_go(taken(offsets, offset, offset.to_bytes(16, "big")))
+    assert len(partition._first) + len(partition._last) + len(partition._offsets) < 200
+    assert offsets.due([PLACE]) == [(PLACE, Mark(0, 0, 2000))]
+    offsets.let_go(1)
+    assert offsets.due([PLACE]) == [(PLACE, Mark(1000, 1001, 2000))]
 
 
 def test_what_is_committed_is_not_due_again() -> None:
@@ -132,6 +156,7 @@ class Owner:
         """Reads up to an offset; the last thing that it has committed. A trace is judged once its last record is in."""
         self.offsets.assign(PLACE, mark)
         partition = self.offsets.partitions[PLACE]
+        partition._limit = self.draw.choice((3, 50))
         committed = mark
         for offset in range(0 if mark is None else mark.start, upto):
             trace_id = self.log[offset]
@@ -154,7 +179,14 @@ class Owner:
         return committed
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be forgotten is, all the time."""
+    monkeypatch.setattr("onpath_collector.receivers.kafka.offsets._MANY", 3)
+
+
+@pytest.mark.usefixtures("forgetful")
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.lists(st.integers(0, 60), max_size=4), st.randoms())
 def test_every_trace_is_judged_and_always_whole(numbers: list[int], deaths: list[int], draw: random.Random) -> None:
     log = [bytes([n]) * 16 for n in numbers]

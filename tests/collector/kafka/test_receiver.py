@@ -177,3 +177,16 @@ async def test_open_traces_go_to_whom_their_partition_goes(cluster: MockCluster,
             results = former.results + following.results
     assert {r["verdict"] for r in results} == {"pass"}
     assert len({r["trace_id"] for r in results}) == len(results) == 24
+
+
+async def test_a_group_that_begins_with_the_latest_goes_on_from_there(
+    cluster: MockCluster, policy: Path, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(produce, cluster.address, records(runs(6, 5)), "latest")
+    options = from_kafka(cluster, topics=["latest"], group_id="latest", initial_offset="latest")
+    async with collecting(tmp_path, policy, **options) as collector:
+        receiver = kafka_of(collector)
+        await collector.until(lambda: sum(p.mark is not None for p in receiver.offsets.partitions.values()) == 4)
+    offsets = await asyncio.to_thread(committed, cluster.address, "latest", "latest")
+    assert sum(offset for offset, _ in offsets.values()) == 10
+    assert receiver.records.read == 0

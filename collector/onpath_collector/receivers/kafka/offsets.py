@@ -10,12 +10,14 @@ such traces before `settled`, and lets their records behind it be. Judged from t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 _FORMAT: Final = "onpath/1"  # of a commit's metadata
+_MANY: Final = 50_000  # records or traces remembered before it is looked which of them can go
 
 
 class Place(NamedTuple):
@@ -60,6 +62,7 @@ class Partition:
         self._offsets: deque[int] = deque()  # of records that are or were held, in order
         self._last: dict[bytes, int] = {}  # trace -> its last record
         self._first: deque[tuple[int, bytes]] = deque()  # its first one, in order
+        self._limit = _MANY
 
     @property
     def watermark(self) -> int | None:
@@ -72,6 +75,11 @@ class Partition:
     def held(self) -> int:
         """Records that are not settled."""
         return len(self._held)
+
+    @property
+    def _reads_again(self) -> bool:
+        """What whoever had the partition before has read: traces that are settled may have more records there."""
+        return self._begun is not None and (self.position or 0) < self._begun.read
 
     def is_settled(self, offset: int) -> bool:
         """Whether the record was settled before the partition was assigned. Asked in order of offsets."""
@@ -86,6 +94,22 @@ class Partition:
             if trace_id not in self._last:
                 self._first.append((offset, trace_id))
             self._last[trace_id] = offset
+        if len(self._first) + len(self._offsets) > self._limit and not self._reads_again:
+            self._forget()
+
+    def _forget(self) -> None:
+        """What lies between records that are held will never have the watermark in it: one trace that is open for long
+        must not have all be remembered that comes meanwhile."""
+        held = sorted(self._held)
+
+        def matters(first: int, trace_id: bytes) -> bool:
+            after = bisect_left(held, first)
+            return after < len(held) and held[after] <= self._last[trace_id]
+
+        kept = deque(each for each in self._first if matters(*each))
+        self._last = {trace_id: self._last[trace_id] for _, trace_id in kept}
+        self._first, self._offsets = kept, deque(held)
+        self._limit = max(_MANY, 2 * (len(kept) + len(held)))
 
     def hold(self, offset: int, by: int) -> None:
         if offset not in self._held:
@@ -100,7 +124,7 @@ class Partition:
     def next_mark(self) -> Mark | None:
         """What can be committed now; None before all is read again that the one before had read."""
         settled = self.watermark
-        if settled is None or self.position is None or (self._begun is not None and self.position < self._begun.read):
+        if settled is None or self.position is None or self._reads_again:
             return None
         while self._first and self._last[self._first[0][1]] < settled:
             del self._last[self._first.popleft()[1]]
@@ -116,8 +140,10 @@ class Offsets:
         self._records: dict[int, tuple[Place, int]] = {}
         self._next = 0
 
-    def assign(self, place: Place, mark: Mark | None) -> None:
+    def assign(self, place: Place, mark: Mark | None, position: int | None = None) -> None:
+        """`position` is where reading begins, where nothing was committed and it is known."""
         self.partitions[place] = Partition(mark)
+        self.partitions[place].position = position
 
     def remove(self, place: Place) -> None:
         """Its records are held by nobody any more."""
@@ -133,8 +159,8 @@ class Offsets:
         """The number of a record that has been read. It is held once, until `let_go`."""
         self._next += 1
         partition = self.partitions[place]
-        partition.note(offset, traces)
         partition.hold(offset, 1)
+        partition.note(offset, traces)
         self._records[self._next] = (place, offset)
         return self._next
 

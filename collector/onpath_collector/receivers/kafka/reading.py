@@ -18,6 +18,7 @@ Encoding: TypeAlias = Literal["otlp_proto", "otlp_json"]
 
 _SMALL: Final = 64 << 10  # bytes of JSON that are read at once, larger ones beside the loop
 _JSON_MEMORY: Final = 16  # times the limit: what the values of a JSON record may take
+_IN_FLIGHT: Final = 4  # times the limit: as other receivers weigh requests
 _TOLD: Final = 500  # characters of an error that go with a dead letter
 
 
@@ -27,7 +28,7 @@ class Reader:
     def __init__(self, encoding: Encoding, limit: int) -> None:
         self._encoding = encoding
         self._limit = limit
-        self._scales = Scales(limit)
+        self._scales = Scales(_IN_FLIGHT * limit)
 
     async def request(self, value: bytes | None) -> bytes:
         """Raises TooLarge, DecodeError, Refused."""

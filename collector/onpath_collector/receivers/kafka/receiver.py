@@ -26,10 +26,12 @@ from onpath_collector.receivers.kafka.values import KafkaSettings, RecordCounts
 log: Final = logging.getLogger("onpath")
 
 _BATCH: Final = 200  # records asked for at once
-_WAIT: Final = 0.1  # seconds that they are waited for
+_WAIT: Final = 0.1  # seconds that they are gathered
+_IDLE: Final = 0.5  # seconds that the first is waited for
 _TURN: Final = 128 << 10  # bytes taken before the loop does something else
 _BEHIND: Final = 0.5  # seconds: over it, judging is not keeping up, and no more is taken
 _HANDOVER: Final = 2.0  # seconds in which what is being judged may be handed out before a partition goes
+_PATIENCE: Final = 5.0  # seconds for a broker's answer
 _AGAIN: Final = 1.0  # seconds between attempts to learn what was committed
 _FAULT: Final = 1.0  # seconds between two faults of our own
 _DEFAULTS: Final = {"queued.max.messages.kbytes": "16384", "allow.auto.create.topics": "false"}
@@ -65,6 +67,7 @@ class KafkaReceiver:
         self._waiting: deque[Any] = deque()
         self._refused = False  # the first that waits; told once
         self._paused: set[Place] = set()
+        self._quiet = True  # nothing has come in the last turn
         self._commit_at = 0.0
         self._told: set[str] = set()
         self._faults = Faults()
@@ -139,13 +142,18 @@ class KafkaReceiver:
         await self._leave(list(self.offsets.partitions), "lost", commit=False)  # what close has not told of
 
     async def _turn(self) -> None:
-        for message in await self._client.consume(num_messages=_BATCH, timeout=_WAIT):
-            error = message.error()
-            if error is None:
+        if self._quiet:
+            messages = await self._client.consume(num_messages=1, timeout=_IDLE)
+        else:
+            messages = await self._client.consume(num_messages=_BATCH, timeout=_WAIT)
+        before = self.records.read
+        for message in messages:
+            if (error := message.error()) is None:
                 self.records.read += 1
                 self._waiting.append(message)
             else:
                 self._tell(error)
+        self._quiet = self.records.read == before and not self._waiting
         await self._take_waiting()
         await self._pause_or_resume()
         now = asyncio.get_running_loop().time()
@@ -271,8 +279,14 @@ class KafkaReceiver:
                 return
             known = await self._committed(client, partitions)
             for each in known:
-                mark = None if each.offset < 0 else Mark.of(each.offset, each.metadata)
-                self.offsets.assign(Place(each.topic, each.partition), mark)
+                place = Place(each.topic, each.partition)
+                if each.offset >= 0:
+                    self.offsets.assign(place, Mark.of(each.offset, each.metadata))
+                elif self._settings.initial_offset == "latest":
+                    each.offset = (await client.get_watermark_offsets(each, timeout=_PATIENCE))[1]
+                    self.offsets.assign(place, None, each.offset)  # committed soon, that whoever follows begins there
+                else:
+                    self.offsets.assign(place, None)
             await client.incremental_assign(list(known))
             self.records.rebalances["assigned"] += len(known)
         except Exception as error:  # noqa: BLE001
@@ -282,7 +296,7 @@ class KafkaReceiver:
         """Without what was committed it can't be told which traces are judged already: no record is read until then."""
         while not self._stopping:
             try:
-                found: Sequence[Any] = await client.committed(list(partitions), timeout=5.0)
+                found: Sequence[Any] = await client.committed(list(partitions), timeout=_PATIENCE)
                 if all(each.error is None for each in found):
                     return found
             except self._kafka.KafkaException as error:
