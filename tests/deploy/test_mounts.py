@@ -101,7 +101,7 @@ def open_folder() -> Iterator[Path]:
         yield folder
 
 
-def in_a_pod(folder: Path, group: int) -> subprocess.CompletedProcess[str]:
+def in_a_pod(folder: Path, group: int, journal: str = "journal") -> subprocess.CompletedProcess[str]:
     """As user 10001 in `group`, with a secret and a volume that belong to root, and to fsGroup 10001."""
     token, volume = folder / "token", folder / "volume"
     token.write_text("secret", encoding="utf-8")
@@ -110,7 +110,7 @@ def in_a_pod(folder: Path, group: int) -> subprocess.CompletedProcess[str]:
     volume.mkdir()
     os.chown(volume, 0, 10001)
     volume.chmod(0o2775)
-    command = [sys.executable, "-c", AS_IN_A_POD, str(token), str(volume), "journal", str(group)]
+    command = [sys.executable, "-c", AS_IN_A_POD, str(token), str(volume), journal, str(group)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -119,6 +119,13 @@ def test_by_its_group_a_pod_reads_secrets_and_keeps_a_journal(open_folder: Path)
     done = in_a_pod(open_folder, group=10001)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0o700\n"
+
+
+@needs_root
+def test_a_volume_itself_can_not_be_made_private(open_folder: Path) -> None:
+    done = in_a_pod(open_folder, group=10001, journal=".")
+    assert done.returncode == 1
+    assert "it belongs to another user: name a folder in it" in done.stderr
 
 
 @needs_root

@@ -33,6 +33,15 @@ class JournalError(Exception):
     """The journal cannot be had; the message says why."""
 
 
+def _advice(path: Path) -> str:
+    """A volume belongs to whoever made it, and only the owner of a folder can make it private."""
+    try:
+        foreign = path.stat().st_uid != os.geteuid()
+    except OSError:
+        return ""
+    return f"; it belongs to another user: name a folder in it, such as {path / 'journal'}" if foreign else ""
+
+
 class Directory:
     """Locked until it is closed: the operating system sees to that when the process ends, however it does."""
 
@@ -51,7 +60,7 @@ class Directory:
             self.reserve = max(LEAST, min(_RESERVE, shutil.disk_usage(path).total // 8))
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise JournalError(f"the journal {path}: {error.strerror or error}") from None
+            raise JournalError(f"the journal {path}: {error.strerror or error}{_advice(path)}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
