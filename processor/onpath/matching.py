@@ -28,7 +28,7 @@ def trace_fault(match: Match, trace: Trace, agents: frozenset[str], active: bool
     """
     if not match.given and not active:
         return "no_agent_activity"
-    if match.service and not any(map(match.service, _services(trace))):
+    if match.service and not any(map(match.service, trace.services)):
         return "service"
     if match.root and not any(match.root(span.name) for span in trace.spans if _is_local_root(span)):
         return "root"
@@ -73,10 +73,6 @@ def as_seen(scope: Scope, workflow: Workflow) -> Scope:
 
 def _is_local_root(span: Span) -> bool:
     return not span.parent_span_id or span.has_remote_parent
-
-
-def _services(trace: Trace) -> list[str]:
-    return [name for resource in trace.resources if (name := resource.service) is not None]
 
 
 def _somewhere(trace: Trace, key: str, wanted: Callable[[Any], bool]) -> bool:

@@ -133,8 +133,8 @@ class Trace:
     so what is missing can only come later. False: spans are known to be gone, so the trace is never complete.
     """
 
-    __slots__ = ("_children", "_parents", "_resources", "complete", "duplicates", "logs", "orphans", "release_reason",
-                 "roots", "session", "spans", "starts_seen")  # fmt: skip
+    __slots__ = ("_children", "_parents", "_resources", "_services", "complete", "duplicates", "logs", "orphans",
+                 "release_reason", "roots", "session", "spans", "starts_seen")  # fmt: skip
 
     def __init__(
         self,
@@ -199,6 +199,7 @@ class Trace:
         self._parents = parents
         self._children = children
         self._resources: tuple[Resource, ...] | None = None
+        self._services: tuple[str, ...] | None = None
         self.roots: tuple[Span, ...] = tuple([s for s in self.spans if s not in parents])
 
     def _find_orphans(self, known: Mapping[tuple[str, str], Span]) -> tuple[Span, ...]:
@@ -222,6 +223,14 @@ class Trace:
         if self._resources is None:
             self._resources = tuple(dict.fromkeys([span.resource for span in self.spans]))
         return self._resources
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Names of the services that took part, one for each resource that has one."""
+        if self._services is None:
+            named = [resource.service for resource in self.resources]
+            self._services = tuple([name for name in named if name is not None])
+        return self._services
 
     @property
     def has_root(self) -> bool:

@@ -52,6 +52,7 @@ class ScopeMaker:
         self._single = top.agents[0] if len(top.agents) == 1 and not top.calls else None  # its scope is the run scope
         agents = [agent for agent in self._members if agent is not None]
         self._agents = sorted(agents, key=lambda a: (a.start_ns, a.span.span_id))
+        self._agent_names: frozenset[str] | None = None
         self._asked: dict[tuple[str, ...], dict[Node | None, list[Entry]]] = {}
         self._made: dict[tuple[Node | None, Nested, tuple[str, ...]], Scope] = {}
 
@@ -62,7 +63,9 @@ class ScopeMaker:
     @property
     def agents(self) -> frozenset[str]:
         """Names of the agents that have a scope."""
-        return frozenset(name for node in self._agents if (name := agent_name(node)) is not None)
+        if self._agent_names is None:
+            self._agent_names = frozenset([name for node in self._agents if (name := agent_name(node)) is not None])
+        return self._agent_names
 
     def make(self, nested: Nested, spans: tuple[str, ...]) -> tuple[Scope, ...]:
         """All agent scopes in order of time, and the run scope first where it is none of them."""
