@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from onpath.cli.recorded import Batch
+from onpath.cli.recorded import BATCH, Batch
 from onpath.cli.timeline_view import TimeLine, time_line
 from onpath.evaluate import evaluate
 from onpath.model import Trace
@@ -29,12 +29,17 @@ _PICKLE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is the same for all batches. `draws`: whether time lines are wanted beside the results."""
+    """What is the same for all batches.
+
+    `draws`: whether time lines are wanted beside the results. `spreads`: whether what one large document holds is to go
+    back, to be judged by several.
+    """
 
     policy: Policy
     judged_at_ns: int
     group_by: str | None = None
     draws: bool = False
+    spreads: bool = False
 
 
 @dataclass(slots=True)
@@ -64,12 +69,13 @@ def judge_batch(batch: Batch, setup: Setup) -> Outcome:
     shared: defaultdict[str, Recording] = defaultdict(Recording)
     for part in batch.parts:
         found = part.read()
+        spread = setup.spreads and part.line is None and len(part.data) > BATCH
         for span in found.spans:
             if part.file is not None:
                 outcome.files.setdefault(span.trace_id, part.file)
-            (shared[span.trace_id] if span.trace_id in batch.shared else own).spans.append(span)
+            (shared[span.trace_id] if spread or span.trace_id in batch.shared else own).spans.append(span)
         for record in found.logs:
-            (shared[record.trace_id] if record.trace_id in batch.shared else own).logs.append(record)
+            (shared[record.trace_id] if spread or record.trace_id in batch.shared else own).logs.append(record)
     _judge(traces_of(own, setup.group_by), setup, outcome)
     outcome.parts = {trace_id: pickle.dumps(part, _PICKLE) for trace_id, part in shared.items()}
     return outcome

@@ -111,6 +111,8 @@ class Plan:
                     room = batch_size
                 self._batches[-1].append(piece)
                 room -= piece.size
+                if ids is None:
+                    ids = _ids_in(piece) if len(sources) > 1 else set()
                 self._note(ids)
         self._shared: list[set[str]] = [set() for _ in self._batches]
         for trace_id, numbers in self.holders.items():
@@ -134,7 +136,7 @@ class Plan:
 
     def is_alone(self, trace_id: str, number: int) -> bool:
         """Whether that batch, and no other, was seen to name the trace."""
-        return self._first.get(trace_id) == number and trace_id not in self.holders
+        return len(self) == 1 or (self._first.get(trace_id) == number and trace_id not in self.holders)
 
     def batches(self) -> Iterator[Batch]:
         """Raises OSError and RecordingError."""
@@ -168,14 +170,14 @@ class _Reader(ExitStack):
         return Part(piece.source.name, piece.source.file, piece.line, self._file.read(piece.size))
 
 
-def _pieces(source: Source, batch_size: int) -> Iterator[tuple[_Piece, set[str]]]:
-    """What lies in a source, and the trace ids that it names."""
+def _pieces(source: Source, batch_size: int) -> Iterator[tuple[_Piece, set[str] | None]]:
+    """What lies in a source, and the trace ids that it names, where these can be seen without reading it."""
     with source.open() as file:
         lines = are_lines(file)
         file.seek(0)
         if not lines:
             data = file.read()
-            yield _Piece(source, 0, len(data), None), _ids_of_document(data)
+            yield _Piece(source, 0, len(data), None), _ids_in_text(data) if is_json(data) else None
             return
         offset, line = 0, 1
         while data := file.read(batch_size):
@@ -189,11 +191,11 @@ def _ids_in_text(data: bytes) -> set[str]:
     return {found.decode().lower() for found in set(_TRACE_ID.findall(data))}
 
 
-def _ids_of_document(data: bytes) -> set[str]:
-    if is_json(data):
-        return _ids_in_text(data)
+def _ids_in(piece: _Piece) -> set[str]:
+    with _Reader() as reader:
+        part = reader.part(piece)
     try:
-        found = read_bytes(data)
+        found = part.read()
     except RecordingError:  # told when its turn has come
         return set()
     return {span.trace_id for span in found.spans} | {record.trace_id for record in found.logs}

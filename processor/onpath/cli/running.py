@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from onpath.cli.judged import Judged
@@ -39,8 +40,9 @@ def judge_plan(
     died.
     """
     if setup.group_by is None:
-        number = min(jobs or _cores(), len(plan) if jobs else len(plan) // _EACH)
-        with Processes(setup, number) if number > 1 else Here(setup) as pool:
+        much = max(len(plan), plan.size // BATCH)
+        number = min(jobs or _cores(), much if jobs else much // _EACH)
+        with Processes(replace(setup, spreads=True), number) if number > 1 else Here(setup) as pool:
             run = _Run(plan, results, advance)
             try:
                 return run.judged(pool, strict)
@@ -107,27 +109,27 @@ class _Run:
         batch = self._under_way.popleft()
         if batch is not None:
             number, size, shared = batch
-            self._hold(outcome, number, shared)
+            self._hold(outcome, number, shared, pool)
             self._advance(size)
         for told in outcome.traces:
             self._results.add(told.place, told.lines, told.verdicts)
         self._traces += len(outcome.traces)
         self._unmatched.update(outcome.unmatched)
         self._time_lines.update(outcome.time_lines)
-        if self._ready_size >= BATCH:
-            self._put_ready(pool)
 
-    def _hold(self, outcome: Outcome, number: int, shared: frozenset[str]) -> None:
+    def _hold(self, outcome: Outcome, number: int, shared: frozenset[str], pool: Here | Processes) -> None:
         """What there is of traces that go on, and what a batch says of the others."""
         for trace_id, file in outcome.files.items():
             self._files.setdefault(trace_id, file)
         if self._plan is not None and not all(self._plan.is_alone(t.place[-1], number) for t in outcome.traces):
             raise _Unforeseen
-        for trace_id in shared:
-            if trace_id in outcome.parts:
-                self._held[trace_id].append(outcome.parts[trace_id])
-            self._to_come[trace_id] -= 1
-            if not self._to_come[trace_id]:
+        for trace_id, part in outcome.parts.items():
+            self._held[trace_id].append(part)
+        for trace_id in (*shared, *(t for t in outcome.parts if t not in shared)):
+            to_come = self._to_come[trace_id] = self._to_come.get(trace_id, 1) - 1
+            if not to_come:
                 parts = self._held.pop(trace_id, [])
                 self._ready += parts
                 self._ready_size += sum(map(len, parts))
+                if self._ready_size >= BATCH:
+                    self._put_ready(pool)
