@@ -179,8 +179,9 @@ def checked(path: Path) -> tuple[list[str], list[str]]:
 def shown(settings: Settings) -> dict[str, Any]:
     """What is in force, for `--print-config`: header values and paths of sinks may be secrets and stay hidden."""
     found = settings.model_dump(mode="json")
-    results = found["results"]
-    for part in (found["forward"], results, results["traces"], results["logs"], results["metrics"]):
+    forward, results = found["forward"], found["results"]
+    signals = [part[name] for part in (forward, results) for name in ("traces", "logs", "metrics") if name in part]
+    for part in (forward, results, *signals):
         part["headers"] = dict.fromkeys(part["headers"], "(hidden)")
     hidden(found["receivers"]["kafka"])
     hidden(results["kafka"])

@@ -119,6 +119,17 @@ class TlsConfig(_Part):
     server_name: str | None = None  # when it is not the endpoint's host
 
 
+class ForwardSignalConfig(_Part):
+    """Where one signal goes on to; what isn't set here is as for all, but for the headers of another endpoint."""
+
+    endpoint: Target | None = None
+    protocol: Literal["grpc", "http"] | None = None
+    headers: dict[str, str] = {}
+    compression: Literal["none", "gzip"] | None = None
+    tls: TlsConfig | None = None
+    timeout: Duration | None = None
+
+
 class ForwardConfig(_Part):
     endpoint: Target | None = None
     protocol: Literal["grpc", "http"] | None = None  # None: as the endpoint's scheme says
@@ -129,6 +140,9 @@ class ForwardConfig(_Part):
     queue: QueueConfig = QueueConfig()
     retry: RetryConfig = RetryConfig()
     hold: bool = False  # spans wait for their verdict and carry it on
+    drop_invalid: bool = False  # spans with wrong ids don't go on
+    metrics: ForwardSignalConfig = ForwardSignalConfig()
+    logs: ForwardSignalConfig = ForwardSignalConfig()
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

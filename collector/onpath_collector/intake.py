@@ -30,6 +30,7 @@ from onpath_collector.otlp import (
     TooManyCopies,
     Wanted,
     counting_points,
+    sound_only,
     splitting,
     splitting_logs,
 )
@@ -58,6 +59,7 @@ class Intake:
         clock: Callable[[], float],
         journal: Journal | None = None,
         hold: Hold | None = None,
+        drop_invalid: bool = False,
     ) -> None:
         """`schedule` is called when the buffer's next deadline may have moved."""
         self._buffer = buffer
@@ -67,10 +69,12 @@ class Intake:
         self._clock = clock
         self._journal = journal
         self._hold = hold
+        self._drop_invalid = drop_invalid and "traces" in forwarders
         self.closed = journal is not None  # until what the journal holds has been brought back
         self.received: Counter[Signal] = Counter()  # items: spans, data points, log records
         self.dropped: Counter[Signal] = Counter()  # items that no downstream is there for
-        self.rejected: Counter[str] = Counter()  # spans with wrong ids, by reason; forwarded all the same
+        self.rejected: Counter[str] = Counter()  # spans with wrong ids, by reason
+        self.invalid = 0  # of these, not passed on
         self.own = 0  # spans of results that came back
         self.impersonated = 0  # spans of a scope named like ours, and not ours
         self._large = asyncio.Lock()  # one request that takes more than a step is worked on
@@ -81,8 +85,12 @@ class Intake:
         self._admit("traces", request, batch.spans)
         size = sum(len(chunk.data) for chunk in batch.chunks)
         self._admit_to_buffer(self._buffer.weight_of(size, batch.spans, len(batch.chunks)), batch.spans)
+        items = batch.spans
+        if self._drop_invalid and batch.rejected:
+            items -= batch.rejected.total()
+            request = await self._in_steps(sound_only(request)) if items else b""
         rest: Rest = []
-        accepted = await self._keep("traces", request, batch.spans, partial(self._take_spans, request, batch, rest))
+        accepted = await self._keep("traces", request, items, partial(self._take_spans, request, items, batch, rest))
         await _done(rest)
         return accepted
 
@@ -111,7 +119,7 @@ class Intake:
 
     def sums(self) -> dict[str, Any]:
         """The spans' half of the ledger."""
-        dropped = Counter({"no_downstream": self.dropped["traces"]})
+        dropped = Counter({"no_downstream": self.dropped["traces"], "invalid": self.invalid})
         forwarded = queued = 0
         if forwarder := self._forwarders.get("traces"):
             dropped += forwarder.counts.failed_items
@@ -165,11 +173,13 @@ class Intake:
         except Full:
             raise Refused("journal_full", _RETRY_AFTER, items) from None
 
-    def _take_spans(self, request: bytes, batch: Batch, rest: Rest, number: int | None) -> Accepted:
+    def _take_spans(self, request: bytes, items: int, batch: Batch, rest: Rest, number: int | None) -> Accepted:
         self.rejected += batch.rejected
+        self.received["traces"] += batch.spans - items
+        self.invalid += batch.spans - items
         self.own += batch.own
         self.impersonated += batch.impersonated
-        self._take_parts("traces", request, batch.spans, batch.chunks, rest, number)
+        self._take_parts("traces", request, items, batch.chunks, rest, number)
         return Accepted(batch.spans, batch.rejected.total(), batch.message)
 
     def _take_logs(

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from onpath_collector.config import ForwardConfig, ResultsConfig, ResultSignalConfig, Settings
+from onpath_collector.config import Settings
+from onpath_collector.config_parts import (
+    ForwardConfig,
+    ForwardSignalConfig,
+    ResultsConfig,
+    ResultSignalConfig,
+    TlsConfig,
+)
 from onpath_collector.downstream import Downstream, Signal, TlsSettings, connect
 from onpath_collector.exporters.otlp import NO_SERVICE, OtlpResults
 from onpath_collector.forward import Forwarder, ForwardSettings, RetrySettings
@@ -25,10 +32,9 @@ _SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 
 def forwarders(config: ForwardConfig) -> dict[Signal, Forwarder]:
     """One a signal; none without a downstream. Raises ValueError, OSError and SecretError for one that can't be."""
-    if config.endpoint is None:
-        return {}
-    downstream = _downstream(config, config.endpoint)
-    return {signal: Forwarder(_limits(config), connect(downstream, signal)) for signal in _SIGNALS}
+    places = {signal: _onward(config, signal) for signal in _SIGNALS}
+    limits = _limits(config)
+    return {signal: Forwarder(limits, connect(place, signal)) for signal, place in places.items() if place is not None}
 
 
 def otlp_results(settings: Settings, resource: Mapping[str, str]) -> OtlpResults | None:
@@ -45,8 +51,8 @@ def otlp_results(settings: Settings, resource: Mapping[str, str]) -> OtlpResults
 def endpoints(settings: Settings) -> Iterator[str]:
     """Every place that OTLP goes to."""
     places = [_place(settings, config) for config in _signals(settings.results).values()]
-    found = [settings.forward.endpoint, *(place.endpoint for place in places if place is not None)]
-    yield from dict.fromkeys(endpoint for endpoint in found if endpoint is not None)
+    onward = [_onward(settings.forward, signal) for signal in _SIGNALS]
+    yield from dict.fromkeys(place.endpoint for place in (*onward, *places) if place is not None)
 
 
 def sinks(config: ResultsConfig) -> list[SinkExporter]:
@@ -89,17 +95,35 @@ def _place(settings: Settings, signal: ResultSignalConfig) -> Downstream | None:
     return None
 
 
-def _downstream(config: ForwardConfig, endpoint: str) -> Downstream:
+def _onward(config: ForwardConfig, signal: Signal) -> Downstream | None:
+    """The signal's own downstream, else that of all. Raises SecretError."""
+    own = {"metrics": config.metrics, "logs": config.logs}.get(signal, ForwardSignalConfig())
+    endpoint = own.endpoint or config.endpoint
+    if endpoint is None:
+        return None
+    found = _downstream(config, endpoint, own.tls or config.tls)
+    elsewhere = own.endpoint is not None
+    return replace(
+        found,
+        protocol=own.protocol if elsewhere else own.protocol or config.protocol,
+        headers=own.headers if elsewhere else {**config.headers, **own.headers},
+        compression=own.compression or config.compression,
+        timeout=config.timeout if own.timeout is None else own.timeout,
+    )
+
+
+def _downstream(config: ForwardConfig, endpoint: str, tls: TlsConfig | None = None) -> Downstream:
     """Raises SecretError for a private key that everyone may read."""
-    if config.tls.key is not None:
-        read_secret(config.tls.key)
+    tls = tls or config.tls
+    if tls.key is not None:
+        read_secret(tls.key)
     return Downstream(
         endpoint=endpoint,
         protocol=config.protocol,
         headers=config.headers,
         compression=config.compression,
         timeout=config.timeout,
-        tls=TlsSettings(**config.tls.model_dump()),
+        tls=TlsSettings(**tls.model_dump()),
     )
 
 

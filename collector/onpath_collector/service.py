@@ -113,6 +113,7 @@ class Service:
             clock=time.monotonic,
             journal=self.journal,
             hold=self._hold,
+            drop_invalid=settings.forward.drop_invalid,
         )
         self._kafka.wire(self.intake, self.buffer, self.release.counts)
         self._secrets: list[Watched] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onpath_collector.config import ConfigError, Settings, load_settings, shown
-from onpath_collector.outlets import _place, endpoints, otlp_results, sinks
+from onpath_collector.outlets import _onward, _place, endpoints, forwarders, otlp_results, sinks
 
 
 def settings(**parts: Any) -> Settings:
@@ -37,6 +37,37 @@ def test_results_go_where_telemetry_goes_unless_told_otherwise() -> None:
     assert place(loaded, "traces") == ("grpc://b:4317", None, {})
     assert list(endpoints(loaded)) == ["http://a:4318", "grpc://b:4317", "http://c:9090/otlp"]
     assert place(settings(results={"logs": {"endpoint": "grpc://b:1"}}), "traces") is None
+
+
+def test_a_signal_goes_on_to_a_place_of_its_own() -> None:
+    forward = {
+        "endpoint": "grpc://a:4317",
+        "headers": {"x": "1"},
+        "compression": "gzip",
+        "metrics": {"endpoint": "http://m:9090/otlp", "headers": {"y": "2"}, "timeout": "3s"},
+        "logs": {"headers": {"z": "3"}, "compression": "none", "tls": {"server_name": "b"}},
+    }
+    loaded = settings(forward=forward)
+    traces, metrics, logs = (_onward(loaded.forward, signal) for signal in ("traces", "metrics", "logs"))  # type: ignore[arg-type]
+    assert traces is not None
+    assert metrics is not None
+    assert logs is not None
+    assert (traces.endpoint, traces.headers, traces.compression) == ("grpc://a:4317", {"x": "1"}, "gzip")
+    assert (metrics.endpoint, metrics.headers, metrics.timeout) == ("http://m:9090/otlp", {"y": "2"}, 3.0)
+    assert metrics.compression == "gzip"
+    assert (logs.endpoint, logs.headers, logs.compression) == ("grpc://a:4317", {"x": "1", "z": "3"}, "none")
+    assert (logs.tls.server_name, logs.timeout) == ("b", 10.0)
+    assert list(endpoints(loaded)) == ["grpc://a:4317", "http://m:9090/otlp"]
+    assert "'1'" not in str(shown(loaded)["forward"])
+    assert "'2'" not in str(shown(loaded)["forward"])
+
+
+async def test_a_signal_without_a_place_has_no_queue() -> None:
+    made = forwarders(settings(forward={"logs": {"endpoint": "grpc://127.0.0.1:1"}}).forward)
+    assert list(made) == ["logs"]
+    for forwarder in made.values():
+        await forwarder.close()
+    assert forwarders(settings().forward) == {}
 
 
 async def test_signals_that_are_off_have_no_queue() -> None:

@@ -18,7 +18,7 @@ from onpath.model import FLAG_REMOTE, FLAG_REMOTE_KNOWN
 from onpath.results import SCOPE_NAME
 from onpath_collector.otlp.decoding import attributes_of
 from onpath_collector.otlp.steps import Pace, Steps, at_once, slices
-from onpath_collector.otlp.wire import by_trace, parse
+from onpath_collector.otlp.wire import by_trace, joined, parse
 
 COMPLETE: Final = "onpath.trace.complete"  # attribute with which a sender marks its trace as complete
 INSTANCE: Final = "service.instance.id"
@@ -128,6 +128,22 @@ def splitting(data: bytes, wanted: Wanted = _NOTHING) -> Steps[Batch]:
             if pace.over(len(some)):
                 yield
     return batch
+
+
+def sound_only(data: bytes) -> Steps[bytes]:
+    """The request without the spans whose ids are wrong; all else of it, unknown fields included, stays as it is."""
+    request, pace = parse(ExportTraceServiceRequest, data), Pace()
+    for scope in (scope for group in request.resource_spans for scope in group.scope_spans):
+        kept: list[Any] = []
+        for spans in slices(scope.spans):
+            kept += [span for span in spans if _is_sound(span)]
+            if pace.over(1 + len(spans)):
+                yield
+        if len(kept) < len(scope.spans):
+            parts = [span.SerializeToString() for span in kept]
+            scope.ClearField("spans")
+            scope.MergeFromString(joined(b"", b"\x12", parts))
+    return request.SerializeToString()
 
 
 def _index(spans: Iterable[Any], chunks: dict[bytes, Chunk], batch: Batch, data: bytes) -> None:
