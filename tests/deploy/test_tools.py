@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -167,6 +168,39 @@ def test_an_older_cluster_is_told_of_the_older_form(helm: str) -> None:
     case = str(CHART / "ci" / "sidecar-values.yaml")
     done = tools.run([helm, "template", "watch", str(CHART), "--values", case, *older])
     assert "before it, sidecarOlder" in done.stderr
+
+
+def blocks(readme: Path) -> list[str]:
+    return re.findall(r"^```yaml\n(.*?)^```", readme.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def test_the_charts_readme_shows_values_that_it_takes(
+    helm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHOENIX_API_KEY", "secret")
+    policy = f"policy={ROOT / 'deploy' / 'policies' / 'refund.yaml'}"
+    shown = blocks(CHART / "README.md")
+    assert len(shown) == 2
+    for block in shown:
+        values = tmp_path / "values.yaml"
+        values.write_text(block, encoding="utf-8")
+        done = tools.run([helm, "template", "watch", str(CHART), "--values", str(values), "--set-file", policy])
+        assert done.returncode == 0, done.stderr
+        found = rendered(done.stdout)
+        checks.check_everything(found, found.settings(tmp_path), tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus: apt-get install prometheus")
+def test_prometheus_takes_what_the_readme_shows(tmp_path: Path) -> None:
+    (block,) = blocks(KUBERNETES / "README.md")
+    (tmp_path / "token").write_text("open sesame", encoding="utf-8")
+    config = tmp_path / "prometheus.yml"
+    block = block.replace("/etc/prometheus/onpath/token", str(tmp_path / "token"))
+    discovery = "kubernetes_sd_configs: [{role: pod}]"  # which Debian's Prometheus is built without
+    assert discovery in block
+    config.write_text(block.replace(discovery, 'static_configs: [{targets: ["onpath:13133"]}]'), encoding="utf-8")
+    done = tools.run(["promtool", "check", "config", str(config)])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("file", ["deploy/Dockerfile", "deploy/compose/agent/Dockerfile"])
