@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 __all__ = ["Unavailable", "go_program", "hadolint", "kubernetes_schemas", "run"]
 
 CACHE: Final = ROOT / ".cache" / "deploy"
-PATIENCE: Final = 900  # seconds for building one program, downloads included
+PATIENCE: Final = 600  # seconds for building one program, downloads included
 PROGRAMS: Final = {  # the package and version of each
     "helm": ("helm.sh/helm/v4/cmd/helm", "v4.3.1"),
     "kubeconform": ("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0"),
