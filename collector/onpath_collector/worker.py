@@ -69,22 +69,23 @@ class Worker(asyncio.SubprocessProtocol):
         """`answered` is set with each answer, and when the process has gone."""
         self._timeout = timeout
         self._answered = answered
-        self._pending: deque[tuple[asyncio.Future[Outcome], int]] = deque()
+        self._pending: deque[tuple[asyncio.Future[Outcome], int] | None] = deque()  # None for a setup
         self._outgoing: list[bytes] = []
         self._incoming = bytearray()
         self._timer: asyncio.TimerHandle | None = None
-        self._running = False
+        self._up = False
         self._over_time = False
         self._gone = asyncio.Event()
         self.alive = True
-        self.bytes = 0  # of jobs that are not answered
+        self.load = 0  # jobs that are not answered, and ...
+        self.bytes = 0  # ... their bytes
 
     @classmethod
     async def start(cls, setup: bytes, job_timeout: float, answered: asyncio.Event) -> Worker:
         pipe = asyncio.subprocess.PIPE
         start = asyncio.get_running_loop().subprocess_exec
         _, worker = await start(lambda: cls(job_timeout, answered), *_COMMAND, stdin=pipe, stdout=pipe, stderr=None)
-        worker.send(setup)
+        worker.set_up(setup)
         return worker
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,14 +98,15 @@ class Worker(asyncio.SubprocessProtocol):
             fcntl.fcntl(stdout.get_extra_info("pipe").fileno(), fcntl.F_SETPIPE_SZ, _PIPE)
 
     @property
-    def load(self) -> int:
-        return len(self._pending)
-
-    @property
     def stillborn(self) -> bool:
-        return not self.alive and not self._running
+        return not self.alive and not self._up
 
-    def send(self, frame: bytes) -> None:
+    def set_up(self, frame: bytes) -> None:
+        """For the jobs after it."""
+        self._pending.append(None)
+        self._send(frame)
+
+    def _send(self, frame: bytes) -> None:
         """Once this turn of the loop is over."""
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -120,8 +122,9 @@ class Worker(asyncio.SubprocessProtocol):
             raise Bystander
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._pending.append((future, len(frame)))
+        self.load += 1
         self.bytes += len(frame)
-        self.send(frame)
+        self._send(frame)
         if self._timer is None:
             self._watch()
         return await future
@@ -130,7 +133,7 @@ class Worker(asyncio.SubprocessProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._pending and self._running:
+        if self._pending and self._pending[0] is not None:  # to start an interpreter, to load a policy is no job's time
             self._timer = asyncio.get_running_loop().call_later(self._timeout, self._kill)
 
     def _kill(self) -> None:
@@ -160,10 +163,12 @@ class Worker(asyncio.SubprocessProtocol):
             self._stdout.resume_reading()
 
     def _take(self, answer: Any) -> None:
-        if not self._running:
-            self._running = True  # it is up: starting an interpreter is not a job's time
+        asked = self._pending.popleft()
+        if asked is None:
+            self._up = True
             return
-        future, size = self._pending.popleft()
+        future, size = asked
+        self.load -= 1
         self.bytes -= size
         if future.done():
             return
@@ -177,7 +182,7 @@ class Worker(asyncio.SubprocessProtocol):
         self.alive = False
         if self._timer is not None:
             self._timer.cancel()
-        for position, (future, _) in enumerate(self._pending):
+        for position, (future, _) in enumerate(filter(None, self._pending)):
             if future.done():
                 continue
             if position:
@@ -187,7 +192,7 @@ class Worker(asyncio.SubprocessProtocol):
             else:
                 future.set_exception(JobFailed(f"the worker process ended with {self._process.get_returncode()}"))
         self._pending.clear()
-        self.bytes = 0
+        self.load = self.bytes = 0
         self._answered.set()
         self._process.close()
         self._gone.set()
@@ -214,16 +219,16 @@ def answer_to(job: Job, setup: Setup, timer: Timer) -> Outcome | str:
 
 
 def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
-    """Setups and jobs in, outcomes or error texts out, until the pipe closes."""
+    """Setups and jobs in; None for a setup that is loaded, outcomes or error texts out, until the pipe closes."""
     setup: Setup | None = None
     timer: Timer | None = None
-    _send(sink, None)
     while head := source.read(_LENGTH.size):
         message: Any = pickle.loads(source.read(_LENGTH.unpack(head)[0]))
         if isinstance(message, Setup):
             setup, timer = message, Timer(message.policy, time.perf_counter)
             gc.collect()
             gc.freeze()
+            _send(sink, None)
             continue
         assert setup is not None
         assert timer is not None

@@ -93,7 +93,7 @@ class Pool:
         """Jobs sent from now on are judged by this setup."""
         self._setup = frame_of(setup)
         for worker in self._workers:
-            worker.send(self._setup)
+            worker.set_up(self._setup)
 
     async def run(self, job: Job) -> Outcome:
         """Raises JobTimeout or JobFailed. A job whose worker died of another job is run again."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,6 +160,31 @@ async def test_a_new_setup_holds_for_the_jobs_after_it(judges: list[Judge]) -> N
     await pool.run(job())
     await pool.set_up(setup(Raises()))
     assert (await pool.run(job())).broken
+
+
+@dataclass(frozen=True)
+class SlowToLoad:
+    """Takes a while where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[[], Passes], tuple[()]]:
+        return _loaded_slowly, ()
+
+    def evaluate(self, scope: Scope, context: Context) -> tuple[Evaluation, ...]:
+        return ()
+
+
+def _loaded_slowly() -> Passes:
+    time.sleep(2.5)
+    return Passes()
+
+
+async def test_loading_a_policy_is_not_a_jobs_time(judges: list[Judge]) -> None:
+    pool = Pool(setup(SlowToLoad()), 1.5, 1)
+    judges.append(pool)
+    assert (await pool.run(job())).verdicts[0].verdict == "pass"
+    await pool.set_up(setup(SlowToLoad(), Passes()))
+    assert len((await pool.run(job())).verdicts) == 1
+    assert pool.killed == 0
 
 
 async def test_closing_is_safe_unused_and_twice() -> None:
