@@ -46,11 +46,12 @@ def traces(draw: random.Random, count: int, padding: int = 0, *, root: bool = Tr
     return found
 
 
-def request(spans: Iterable[Span]) -> bytes:
+def request(spans: Iterable[Span], scope: str = "") -> bytes:
     made = ExportTraceServiceRequest()
     group = made.resource_spans.add()
     group.resource.attributes.add(key="service.name").value.string_value = "load"
     group.scope_spans.add().spans.extend(spans)
+    group.scope_spans[0].scope.name = scope
     return made.SerializeToString()
 
 
@@ -72,6 +73,7 @@ class Load:
         rate: float = 0,
         root: bool = True,
         late: float = 0,
+        scope: str = "",
     ) -> None:
         """`rate` bounds the requests a second, all threads together; 0 is as fast as it goes."""
         self.address = address
@@ -79,6 +81,7 @@ class Load:
         self.refused = 0
         self.failures: list[grpc.StatusCode] = []
         self._traces, self._padding, self._root, self._late = traces, padding, root, late
+        self._scope = scope
         self._pause = threads / rate if rate else 0.0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -122,7 +125,7 @@ class Load:
         sender.close()
 
     def _send(self, sender: Sender, spans: list[Span]) -> None:
-        if self._taken(sender, request(spans)):
+        if self._taken(sender, request(spans, self._scope)):
             with self._lock:
                 self.acknowledged |= keys(spans)
 
