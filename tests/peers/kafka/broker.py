@@ -25,6 +25,7 @@ from tests.support.waiting import until
 
 VERSION: Final = "4.4.0"
 CACHE: Final = Path(__file__).parents[3] / ".cache" / "kafka"
+_PATIENCE: Final = 300  # seconds for fetching it
 _CLUSTER: Final = "onpathTestClusterAAAAA"  # an id: 22 characters of base64
 _POM: Final = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>tests</groupId><artifactId>broker</artifactId><version>1</version><dependencies><dependency>
@@ -50,15 +51,25 @@ def _jars() -> Path:
     return CACHE / VERSION
 
 
+class Unavailable(Exception):
+    """Kafka can't be fetched; says why."""
+
+
 def fetch() -> Path:
-    """The folder with Kafka's jars."""
+    """The folder with Kafka's jars. Raises Unavailable."""
     jars = _jars()
     if not jars.is_dir():
         with tempfile.TemporaryDirectory() as folder:
             pom, found = Path(folder) / "pom.xml", Path(folder) / "jars"
             pom.write_text(_POM, encoding="utf-8")
             command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-            subprocess.run([*command, f"-DoutputDirectory={found}", "-DincludeScope=runtime"], check=True)
+            command += [f"-DoutputDirectory={found}", "-DincludeScope=runtime"]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+            except subprocess.TimeoutExpired:
+                raise Unavailable(f"Maven did not fetch Kafka within {_PATIENCE} s") from None
+            if done.returncode:
+                raise Unavailable(f"Maven did not fetch Kafka: {' '.join(done.stdout.split())[-300:]}")
             jars.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(found, jars.with_suffix(".part"), dirs_exist_ok=True)
             jars.with_suffix(".part").rename(jars)

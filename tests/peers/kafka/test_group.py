@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from benchmarks._load import cpu
-from tests.peers.kafka.broker import Broker, missing
+from tests.peers.kafka.broker import Broker, Unavailable, fetch, missing
 from tests.support.collector import Collector, Result
 from tests.support.durable import POLICY
 from tests.support.kafka import read_all
@@ -35,6 +35,10 @@ Verdicts = dict[str, str]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
+    try:
+        fetch()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
     with Broker() as running:
         yield running
 
