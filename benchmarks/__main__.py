@@ -1,6 +1,7 @@
 """`make bench`: measures speed and size on this machine. `ARGS="collector"` runs only the modules named.
 
-`ARGS=--publish` also writes deploy/bench.md and its picture: the comparison with other programs, three rounds of each.
+`ARGS=--publish` also writes deploy/bench.md and its picture, the comparison with other programs, three rounds of each;
+and the picture of how cost grows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 
 import benchmarks
 
-PUBLISHED = "peers"
+PUBLISHED = ("peers", "scale")
 
 
 def main(arguments: list[str]) -> None:
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> None:
         module = importlib.import_module(f"benchmarks.{name}")
         if hasattr(module, "main"):
             print(f"\n== {name}", flush=True)
-            module.main(**({"publish": True} if publish and name == PUBLISHED else {}))
+            module.main(**({"publish": True} if publish and name in PUBLISHED else {}))
 
 
 if __name__ == "__main__":
