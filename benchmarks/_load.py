@@ -38,6 +38,7 @@ class Load:
     size: int = 0
     rate: int = 0
     at_once: int = 8  # requests in flight
+    gzip: bool = False
 
     @property
     def spans(self) -> int:
@@ -108,7 +109,11 @@ def send(address: str, requests: list[bytes], load: Load) -> None:
 def _send(address: str, requests: list[bytes], load: Load) -> None:
     pause = load.spans_per_request / load.rate if load.rate else 0.0
     start = time.monotonic()
-    with grpc.insecure_channel(address) as channel, futures.ThreadPoolExecutor(load.at_once) as pool:
+    compression = grpc.Compression.Gzip if load.gzip else grpc.Compression.NoCompression
+    with (
+        grpc.insecure_channel(address, compression=compression) as channel,
+        futures.ThreadPoolExecutor(load.at_once) as pool,
+    ):
         call = channel.unary_unary(EXPORT)
         sent = []
         for number, body in enumerate(requests):

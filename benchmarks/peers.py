@@ -34,6 +34,7 @@ from benchmarks.collector import wait_for_lines
 LOADS = (
     Load("10 spans a request", 10, 3000),
     Load("100 spans a request", 100, 600),
+    Load("100 spans a request, gzip", 100, 600, gzip=True),
     Load("512 spans a request", 512, 150),
     Load("100 a request, 10,000 spans/s", 100, 2000, rate=10_000),
     Load("100 a request, 20 x 1,000 B", 100, 100, 20, 1000),
