@@ -26,12 +26,13 @@ POLICY = ROOT / "deploy" / "policies" / "refund.yaml"
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        whole, cut = Path(folder, "traces.jsonl"), Path(folder, "requests.jsonl")
+        whole, cut, one = (Path(folder, name) for name in ("traces.jsonl", "requests.jsonl", "document.json"))
         _write(whole, traces(TRACES))
         _write(cut, _cut(traces(TRACES), BATCH))
+        _write(one, _cut(traces(TRACES), TRACES * SPANS))
         print(f"{TRACES:,} traces of {SPANS} spans, {whole.stat().st_size / 1e6:.0f} MB")
         print(f"{'recording':34}{'format':>10}{'jobs':>6}{'traces/s':>10}{'CPU s':>8}{'peak MiB':>10}")
-        for name, path in (("a request a trace", whole), (f"requests of {BATCH} spans", cut)):
+        for name, path in (("a request a trace", whole), (f"requests of {BATCH} spans", cut), ("one request", one)):
             for jobs in (1, os.cpu_count() or 1):
                 _row(name, path, "json", jobs)
         for chosen in ("table", "junit", "sarif", "markdown"):
