@@ -19,7 +19,7 @@ from onpath.evaluate import evaluate, unjudged
 from onpath.model import Span, Trace
 from onpath.policy.model import Policy
 from onpath.report import Answer, Question, Report, Result, Verdict
-from onpath.results_metrics import Point, points
+from onpath.results_metrics import Measured, measured
 from onpath.results_presets import Preset
 from onpath_collector.doubts import unknown_checks
 from onpath_collector.otlp import decode
@@ -110,7 +110,7 @@ class Outcome:
     unmatched: Mapping[str, int] = field(default_factory=dict)
     broken: tuple[str, ...] = ()  # evaluations that failed themselves: workflow/evaluation: error type
     questions: tuple[Question, ...] = ()  # open ones, for a model
-    points: tuple[Point, ...] = ()  # for metrics
+    measured: tuple[Measured, ...] = ()  # for metrics
     unknown: Mapping[tuple[str, str], int] = field(default_factory=dict)  # checks, by workflow and why
     ended_ns: int | None = None  # when the last of the trace's roots had ended
     own_spans: tuple[bytes, ...] = ()  # ids of the evaluation spans, by which they are known when they come back
@@ -179,7 +179,7 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         unmatched=dict(report.unmatched),
         broken=tuple([f"{r.workflow}/{e.name}: {e.broken}" for r, e in broken]),
         questions=report.questions,
-        points=tuple(points(report, setup.steps, before)),
+        measured=tuple(measured(report, setup.steps, before)),
         unknown=unknown_checks(report, before),
         ended_ns=max([span.end_ns for span in trace.roots if span.end_ns], default=None),
         own_spans=tuple([one.span_id for one in leaving]) if setup.span_mode != "off" else (),

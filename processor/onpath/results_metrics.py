@@ -1,8 +1,8 @@
 """Report -> metrics (results.md section 2.3): the one mapping, for every process that counts results.
 
-Data flow: Report -> `points` (plain values, which also pass between processes) -> `Instruments.record`, in the context
-of the judged span, so that exemplars carry its ids. Names of workflows, evaluations and steps come from the policy,
-never from a trace: a step that no policy names is counted as `other`.
+Data flow: Report -> `measured` (plain values, which also pass between processes) -> `points` -> `Instruments.record`,
+in the context of the judged span, so that exemplars carry its ids. Names of workflows, evaluations and steps come from
+the policy, never from a trace: a step that no policy names is counted as `other`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ DESCRIPTIONS: Final[Mapping[Instrument, str]] = {
     "onpath.findings": "Things found wrong, by rule",
     "onpath.revised": "Verdicts that late spans changed",
 }
+ATTRIBUTES: Final[Mapping[Instrument, tuple[str, ...]]] = {
+    "onpath.verdicts": ("workflow", "verdict"),
+    "onpath.evaluations": ("workflow", "evaluation", "label"),
+    SCORE: ("workflow", "evaluation"),
+    "onpath.findings": ("workflow", "rule", "step"),
+    "onpath.revised": ("workflow", "from", "to"),
+}
 OTHER: Final = "other"
+
+Measure: TypeAlias = tuple[Instrument, float, tuple[str, ...]]  # with the values of the instrument's ATTRIBUTES
 
 
 class Point(NamedTuple):
@@ -43,6 +52,20 @@ class Point(NamedTuple):
     attributes: Mapping[str, str]
     trace_id: str
     span_id: str
+
+
+class Measured(NamedTuple):
+    """All measurements of one result. Those of many results differ in nothing but the ids of the judged span."""
+
+    measures: tuple[Measure, ...]
+    trace_id: str
+    span_id: str
+
+    @property
+    def points(self) -> Iterator[Point]:
+        for instrument, value, values in self.measures:
+            attributes = dict(zip(ATTRIBUTES[instrument], values, strict=True))
+            yield Point(instrument, value, attributes, self.trace_id, self.span_id)
 
 
 def step_names(policy: Policy) -> frozenset[str]:
@@ -66,33 +89,42 @@ def step_names(policy: Policy) -> frozenset[str]:
 def points(
     report: Report, steps: frozenset[str], before: Mapping[tuple[str, str], Verdict] | None = None
 ) -> list[Point]:
-    """What to count for a report.
+    """What to count for a report; see `measured`."""
+    return [point for one in measured(report, steps, before) for point in one.points]
+
+
+def measured(
+    report: Report, steps: frozenset[str], before: Mapping[tuple[str, str], Verdict] | None = None
+) -> list[Measured]:
+    """What to count for each result of a report, where that is anything.
 
     `steps` are the policy's `step_names`. `before` has the verdicts, by workflow and span id, of the report that
     this one replaces. A trace counts once: a revision adds verdicts that have changed, each with where it came from.
     """
-    return [point for result in report.results for point in _result(result, steps, before or {})]
+    found = [
+        Measured(tuple(_measures(result, steps, before or {})), result.trace_id, result.span_id)
+        for result in report.results
+    ]
+    return [one for one in found if one.measures]
 
 
-def _result(result: Result, steps: frozenset[str], before: Mapping[tuple[str, str], Verdict]) -> Iterator[Point]:
-    def point(instrument: Instrument, value: float, **attributes: str) -> Point:
-        return Point(instrument, value, {"workflow": result.workflow, **attributes}, result.trace_id, result.span_id)
-
-    was = before.get((result.workflow, result.span_id))
+def _measures(result: Result, steps: frozenset[str], before: Mapping[tuple[str, str], Verdict]) -> Iterator[Measure]:
+    workflow = result.workflow
+    was = before.get((workflow, result.span_id))
     if was != result.verdict:
-        yield point("onpath.verdicts", 1, verdict=str(result.verdict))
+        yield "onpath.verdicts", 1, (workflow, str(result.verdict))
     if was is not None:
         if was != result.verdict:
-            yield point("onpath.revised", 1, **{"from": str(was), "to": str(result.verdict)})
+            yield "onpath.revised", 1, (workflow, str(was), str(result.verdict))
         return
     for evaluation in result.evaluations:
-        yield point("onpath.evaluations", 1, evaluation=evaluation.name, label=str(evaluation.label))
+        yield "onpath.evaluations", 1, (workflow, evaluation.name, str(evaluation.label))
         value = score(evaluation.score)
         if value is not None:
-            yield point(SCORE, value, evaluation=evaluation.name)
+            yield SCORE, value, (workflow, evaluation.name)
         for finding in evaluation.findings:
             known = finding.step if finding.step in steps else OTHER
-            yield point("onpath.findings", 1, rule=finding.rule, step=known or OTHER)
+            yield "onpath.findings", 1, (workflow, finding.rule, known or OTHER)
 
 
 class Instruments:

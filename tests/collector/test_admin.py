@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_text
 from prometheus_client.samples import Sample
 
-from onpath.results_metrics import Point
+from onpath.results_metrics import Measure, Measured
 from onpath_collector.admin import Admin, Health, reading
 from onpath_collector.buffer import BufferSettings, TraceBuffer
 from onpath_collector.downstream import Delivered, Retry, Signal
@@ -201,14 +201,14 @@ def test_results_are_counted_with_the_spans_they_are_about() -> None:
     telemetry = Telemetry()
     exporter = PrometheusResults(telemetry.registry)
     ids = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
-    found = (
-        Point("onpath.verdicts", 1, {"workflow": "refund", "verdict": "fail"}, *ids),
-        Point("onpath.evaluations", 1, {"workflow": "refund", "evaluation": "seq", "label": "fail"}, *ids),
-        Point("onpath.evaluation.score", 0.4, {"workflow": "refund", "evaluation": "seq"}, *ids),
-        Point("onpath.findings", 1, {"workflow": "refund", "rule": "missing_step", "step": "check"}, *ids),
-        Point("onpath.revised", 1, {"workflow": "refund", "from": "unknown", "to": "fail"}, *ids),
+    found: tuple[Measure, ...] = (
+        ("onpath.verdicts", 1, ("refund", "fail")),
+        ("onpath.evaluations", 1, ("refund", "seq", "fail")),
+        ("onpath.evaluation.score", 0.4, ("refund", "seq")),
+        ("onpath.findings", 1, ("refund", "missing_step", "check")),
+        ("onpath.revised", 1, ("refund", "unknown", "fail")),
     )
-    exporter.export(Outcome("t", 1, "s", points=found))
+    exporter.export(Outcome("t", 1, "s", measured=(Measured(found, *ids),)))
     page = samples(telemetry)
     exemplar = page["onpath_verdicts_total fail refund"].exemplar
     assert exemplar is not None

@@ -46,7 +46,9 @@ def judged(labels: dict[str, Verdict], before: str | None = None, steps: frozens
 
 
 def counted(outcome: Outcome) -> list[tuple[str, ...]]:
-    return [(p.instrument.removeprefix("onpath."), *p.attributes.values()) for p in outcome.points]
+    return [
+        (p.instrument.removeprefix("onpath."), *p.attributes.values()) for one in outcome.measured for p in one.points
+    ]
 
 
 def test_a_first_report_counts_all_there_is_to_count() -> None:
@@ -57,7 +59,7 @@ def test_a_first_report_counts_all_there_is_to_count() -> None:
         ("evaluation.score", "refund", "seq"),
         ("findings", "refund", "extra_step", OTHER),
     ]
-    assert {(p.trace_id, p.span_id) for p in outcome.points} == {(f"{1:032x}", f"{2:016x}")}
+    assert {(one.trace_id, one.span_id) for one in outcome.measured} == {(f"{1:032x}", f"{2:016x}")}
     named = judged({"refund": Verdict.FAIL}, steps=frozenset({"seen"}))
     assert counted(named)[-1] == ("findings", "refund", "extra_step", "seen")
 
@@ -74,7 +76,7 @@ def test_a_revision_counts_what_it_changes() -> None:
         ("findings", "c", "extra_step", OTHER),
     ]
     assert second.signature != first.signature
-    assert judged({"a": Verdict.UNKNOWN, "b": Verdict.PASS}, first.signature) == replace(first, points=(), unknown={})
+    assert judged({"a": Verdict.UNKNOWN, "b": Verdict.PASS}, first.signature) == replace(first, measured=(), unknown={})
 
 
 def test_each_check_is_timed() -> None:

@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from onpath.results import SCOPE_NAME, version
-from onpath.results_metrics import SCORE, SCORE_BOUNDARIES, Instruments, Point
+from onpath.results_metrics import SCORE, SCORE_BOUNDARIES, Instruments, Measure, Measured
 from onpath_collector.downstream import Delivered, Failed, Outcome
 from onpath_collector.exporters.otlp import NO_SERVICE, OtlpResults
 from onpath_collector.exporters.otlp_metrics import ResultMetrics
@@ -44,17 +44,17 @@ def forwarder(sender: Kept) -> Forwarder:
     return Forwarder(ForwardSettings(quiet=NO_SERVICE), sender)
 
 
-def point(instrument: str, value: float = 1, **attributes: str) -> Point:
-    return Point(instrument, value, {"workflow": "refund", **attributes}, TRACE_ID, SPAN_ID)  # type: ignore[arg-type]
+def measured(*measures: Measure) -> Measured:
+    return Measured(measures, TRACE_ID, SPAN_ID)
 
 
-POINTS = (
-    point("onpath.verdicts", verdict="fail"),
-    point("onpath.evaluations", evaluation="seq", label="fail"),
-    point("onpath.evaluation.score", 0.5, evaluation="seq"),
-    point("onpath.findings", rule="missing_step", step="check"),
+MEASURES: tuple[Measure, ...] = (
+    ("onpath.verdicts", 1, ("refund", "fail")),
+    ("onpath.evaluations", 1, ("refund", "seq", "fail")),
+    ("onpath.evaluation.score", 0.5, ("refund", "seq")),
+    ("onpath.findings", 1, ("refund", "missing_step", "check")),
 )
-JUDGED = Judged(TRACE_ID, 1, "", spans=b"\x0a\x00", logs=b"\x0a\x00", evaluations=1, points=POINTS)
+JUDGED = Judged(TRACE_ID, 1, "", spans=b"\x0a\x00", logs=b"\x0a\x00", evaluations=1, measured=(measured(*MEASURES),))
 
 
 def read(*bodies: bytes) -> dict[str, Metric]:
@@ -76,9 +76,9 @@ async def when(there: Callable[[], object]) -> None:
 def test_metrics_are_cumulative_and_their_exemplars_name_the_judged_span() -> None:
     metrics = ResultMetrics({"service.name": "onpath", "service.instance.id": "i-1"})
     assert metrics.collect() == (b"", 0)
-    metrics.record(POINTS)
+    metrics.record([measured(*MEASURES)])
     metrics.collect()
-    metrics.record(POINTS)
+    metrics.record([measured(*MEASURES)])
     body, count = metrics.collect()
     (later,) = read(metrics.collect()[0])["onpath.verdicts"].sum.data_points
     assert (later.as_int, list(later.exemplars)) == (2, [])
@@ -103,12 +103,13 @@ def test_metrics_are_cumulative_and_their_exemplars_name_the_judged_span() -> No
 
 def test_sums_are_what_the_sdks_instruments_count() -> None:
     scores = [0, 0.1, 0.55, 1 / 3, 0.99, 1.0, 1.0]
-    found = [*POINTS, *(point(SCORE, value, evaluation=name) for value in scores for name in ("seq", "plan"))]
+    more: list[Measure] = [(SCORE, value, ("refund", name)) for value in scores for name in ("seq", "plan")]
+    found = [measured(*MEASURES), *map(measured, more), measured(*MEASURES), measured(*more * 5)]
     metrics = ResultMetrics({"service.name": "onpath"}, lambda: 5)
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], Resource({"service.name": "onpath"}), shutdown_on_exit=False)
     metrics.record(found)
-    Instruments(provider.get_meter(SCOPE_NAME, version())).record(found)
+    Instruments(provider.get_meter(SCOPE_NAME, version())).record([point for one in found for point in one.points])
     ours = ExportMetricsServiceRequest.FromString(metrics.collect()[0])
     theirs = encode_metrics(reader.get_metrics_data())
     provider.shutdown()
@@ -126,7 +127,7 @@ async def test_metrics_leave_every_so_often_and_at_the_end() -> None:
     results.start()
     results.export(JUDGED)
     await when(lambda: len(sender.bodies) >= 2)
-    results.export(replace(JUDGED, points=(*POINTS, point("onpath.revised", **{"from": "fail", "to": "pass"}))))
+    results.export(replace(JUDGED, measured=(measured(*MEASURES, ("onpath.revised", 1, ("refund", "fail", "pass"))),)))
     await results.close(asyncio.get_running_loop().time() + 10)
     assert "onpath.revised" in read(sender.bodies[-1])
     sent = len(sender.bodies)

@@ -1,7 +1,7 @@
 """Results as OTLP to where people already look: evaluation spans as traces, events as logs, counts as metrics.
 
 Outcome.spans, .logs (serialised requests) -> gathered for a moment -> one request -> forward queue of the signal
-Outcome.points -> ResultMetrics -> a request every so often -> forward queue of the signal
+Outcome.measured -> ResultMetrics -> a request every so often -> forward queue of the signal
 
 Serialised protobuf messages of one type, put one after another, are one message with all their repeated fields, so
 gathering is joining bytes. Results can't be refused like a sender can: over the queue's bounds they are dropped, with a
@@ -130,7 +130,7 @@ class OtlpResults:
         self._add("traces", outcome.spans, len(outcome.verdicts))
         self._add("logs", outcome.logs, outcome.evaluations)
         if self._metrics is not None and not self._signals["metrics"].off:
-            self._metrics.record(outcome.points)
+            self._metrics.record(outcome.measured)
 
     def _add(self, name: Signal, body: bytes, items: int) -> None:
         signal = self._signals.get(name)

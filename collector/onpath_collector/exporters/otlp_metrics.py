@@ -1,6 +1,6 @@
 """Result metrics for OTLP: what is counted of results, as requests for the metrics signal.
 
-Outcome.points -> Sums -> collected every so often: data points of the OpenTelemetry SDK -> its encoder -> request
+Outcome.measured -> Sums -> collected every so often: data points of the OpenTelemetry SDK -> its encoder -> request
 
 Sending is left to the forward queue rather than to the SDK's periodic exporter: so all three signals share one set of
 endpoints, certificates, retries and counts, and no thread is added.
@@ -29,7 +29,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from onpath.results import SCOPE_NAME, version
-from onpath.results_metrics import DESCRIPTIONS, SCORE_BOUNDARIES, Instrument, Point
+from onpath.results_metrics import DESCRIPTIONS, SCORE_BOUNDARIES, Instrument, Measured
 from onpath_collector.exporters.sums import Exemplar, Scores, Series, Sums
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
@@ -44,8 +44,8 @@ class ResultMetrics:
         self._clock = clock
         self._sums = Sums()
 
-    def record(self, points: Iterable[Point]) -> None:
-        self._sums.add(points, self._clock())
+    def record(self, measured: Iterable[Measured]) -> None:
+        self._sums.add(measured, self._clock())
 
     def collect(self) -> tuple[bytes, int]:
         """A serialised ExportMetricsServiceRequest and how many data points it has; nothing before the first result."""
@@ -92,6 +92,6 @@ def _score(series: Scores, now_ns: int) -> HistogramDataPoint:
 
 def _exemplars(found: Iterable[Exemplar | None]) -> list[SdkExemplar]:
     return [
-        SdkExemplar({}, point.value, at_ns, int(point.span_id, 16), int(point.trace_id, 16))
-        for point, at_ns in filter(None, found)
+        SdkExemplar({}, last.value, last.at_ns, int(last.span_id, 16), int(last.trace_id, 16))
+        for last in filter(None, found)
     ]

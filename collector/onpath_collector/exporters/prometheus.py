@@ -13,17 +13,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Exemplar as PrometheusExemplar
 from prometheus_client.utils import floatToGoString
 
-from onpath.results_metrics import DESCRIPTIONS, SCORE, SCORE_BOUNDARIES, Instrument
+from onpath.results_metrics import ATTRIBUTES, DESCRIPTIONS, SCORE, SCORE_BOUNDARIES, Instrument
 from onpath_collector.exporters.sums import Exemplar, Scores, Series, Sums
 from onpath_collector.judging import Outcome
 
-_LABELS: Final[dict[Instrument, tuple[str, ...]]] = {
-    "onpath.verdicts": ("workflow", "verdict"),
-    "onpath.evaluations": ("workflow", "evaluation", "label"),
-    "onpath.findings": ("workflow", "rule", "step"),
-    "onpath.revised": ("workflow", "from", "to"),
-    SCORE: ("workflow", "evaluation"),
-}
 _BOUNDS: Final = (*map(floatToGoString, SCORE_BOUNDARIES), "+Inf")
 
 
@@ -37,15 +30,15 @@ class PrometheusResults:
         registry.register(self)
 
     def export(self, outcome: Outcome) -> None:
-        if outcome.points:
-            self._sums.add(outcome.points, self._clock())
+        if outcome.measured:
+            self._sums.add(outcome.measured, self._clock())
 
     def describe(self) -> Iterable[Metric]:
-        return [_family(instrument) for instrument in _LABELS]
+        return [_family(instrument) for instrument in ATTRIBUTES]
 
     def collect(self) -> Iterator[Metric]:
         found = dict(self._sums.by_instrument())
-        for instrument in _LABELS:
+        for instrument in ATTRIBUTES:
             family = _family(instrument)
             for series in found.get(instrument, ()):
                 _add(family, series)
@@ -54,11 +47,11 @@ class PrometheusResults:
 
 def _family(instrument: Instrument) -> Any:
     kind = HistogramMetricFamily if instrument == SCORE else CounterMetricFamily
-    return kind(instrument.replace(".", "_"), DESCRIPTIONS[instrument], labels=_LABELS[instrument])
+    return kind(instrument.replace(".", "_"), DESCRIPTIONS[instrument], labels=ATTRIBUTES[instrument])
 
 
 def _add(family: Any, series: Series) -> None:
-    labels = [series.attributes[name] for name in _LABELS[series.instrument]]
+    labels = [series.attributes[name] for name in ATTRIBUTES[series.instrument]]
     made = series.made_ns / 1e9
     if not isinstance(series, Scores):
         family.add_metric(labels, series.value, made, exemplar=_exemplar(series.exemplar))
@@ -71,6 +64,5 @@ def _add(family: Any, series: Series) -> None:
 def _exemplar(last: Exemplar | None) -> PrometheusExemplar | None:
     if last is None:
         return None
-    point, at_ns = last
-    ids = {"trace_id": point.trace_id, "span_id": point.span_id}
-    return PrometheusExemplar(ids, float(point.value), at_ns / 1e9)
+    ids = {"trace_id": last.trace_id, "span_id": last.span_id}
+    return PrometheusExemplar(ids, float(last.value), last.at_ns / 1e9)

@@ -83,9 +83,10 @@ class Reports:
         self._closed = False
 
     def export(self, outcome: Outcome) -> None:
-        for point in outcome.points:
-            if point.instrument == "onpath.verdicts":
-                self.verdicts[point.attributes["workflow"], point.attributes["verdict"]] += int(point.value)
+        for one in outcome.measured:
+            for instrument, value, names in one.measures[:1]:  # a verdict stands before all else
+                if instrument == "onpath.verdicts":
+                    self.verdicts[names[0], names[1]] += int(value)
         self._made += 1
         made = Made.of(outcome, self._made)
         self._pending[not outcome.lines].append(made)
