@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from onpath_collector.intake import Intake
 from onpath_collector.otlp import Batch, splitting
-from onpath_collector.receivers.base import Accepted, Source, TooLarge
+from onpath_collector.receivers.base import Accepted, Refused, Source, TooLarge
 
 _STEP: Final = 256  # traces put into the buffer before the loop does something else
 
@@ -21,6 +21,7 @@ class RecordIntake(Intake):
     """Implements receivers.base.RecordConsumer too."""
 
     kept_back = 0  # spans of sources that are not passed on
+    _short_since: float | None = None  # since when a record has waited for memory
 
     async def take(self, request: bytes, source: Source) -> Accepted:
         batch = await self._in_steps(splitting(request, self._wanted))
@@ -30,7 +31,7 @@ class RecordIntake(Intake):
         weight = self._buffer.weight_of(size, batch.spans, len(batch.chunks))
         if weight > (self._buffer.settings.memory_limit or weight):
             raise TooLarge("more than all memory that traces may take")  # there will never be room for it
-        self._admit_to_buffer(weight, batch.spans)
+        self._admit_patiently(weight, batch.spans)
         number = source.begin([chunk.trace_id for chunk in batch.chunks])
         try:
             await self._put(batch, source, number)
@@ -38,6 +39,19 @@ class RecordIntake(Intake):
         finally:
             source.let_go(number)
         return Accepted(batch.spans, batch.rejected.total(), batch.message)
+
+    def _admit_patiently(self, weight: int, spans: int) -> None:
+        """A log can wait: open traces are released early only when they have not left by themselves in time."""
+        now, settings = self._clock(), self._buffer.settings
+        patience = settings.settle_delay + settings.orphan_delay
+        if self._short_since is None or now < self._short_since + patience:
+            if not self._buffer.admits(now, weight, early=False):
+                self._short_since = self._short_since or now
+                self._schedule()
+                raise Refused("memory", items=spans)
+        else:
+            self._admit_to_buffer(weight, spans)
+        self._short_since = None
 
     async def recall(self, request: bytes) -> Sequence[bytes]:
         batch = await self._in_steps(splitting(request, self._wanted))

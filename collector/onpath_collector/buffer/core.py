@@ -67,12 +67,12 @@ class TraceBuffer:
 
     # In
 
-    def admits(self, now: float, size: int) -> bool:
+    def admits(self, now: float, size: int, *, early: bool = True) -> bool:
         """Whether a request that takes `size` bytes may come in; otherwise its sender is to come back.
 
-        Over the limit, settled traces lose their bytes first; then the heaviest-times-oldest open traces are released
-        early. What is on its way to be judged may be over the limit by an eighth of it. Whatever the answer, deadlines
-        may have moved.
+        Over the limit, settled traces lose their bytes first; then, if `early`, the heaviest-times-oldest open traces
+        are released. What is on its way to be judged may be over the limit by an eighth of it. Whatever the answer,
+        deadlines may have moved.
         """
         limit = self.settings.memory_limit
         if limit is None or self.memory + size <= limit:
@@ -82,7 +82,7 @@ class TraceBuffer:
             held = self._late.size
             self._late.shed(max(0, held - over))
             over -= held - self._late.size
-        if over > 0:
+        if over > 0 and early:
             self._open.release_early(now, max(over, limit // 16))
         return self.memory + size <= limit + limit // _OUTGOING
 
