@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from onpath_collector.config import ConfigError, load_settings
 from onpath_collector.members import Addresses, Members, addresses_of
 
 
@@ -57,3 +58,8 @@ async def test_a_real_name() -> None:
     assert "127.0.0.1" in await addresses_of("localhost")
     with pytest.raises(OSError):
         await addresses_of("no-such-name.invalid")
+
+
+def test_a_change_is_looked_for_before_a_trace_can_be_judged() -> None:
+    with pytest.raises(ConfigError, match=r"gateway\.interval must be below buffer\.settle_delay"):
+        load_settings(None, {"gateway": {"members": "gateways", "interval": "2s"}})

@@ -105,10 +105,10 @@ class TraceBuffer:
         if run.full is not None:
             self.counts.dropped_spans[run.full] += count
             return False
-        if self._runs.whole_since and not run.partial:
-            run.partial = min([span[3] for span in pushed.spans]) < self._runs.whole_since
         size = run.bytes
         new = run.take(now, index, pushed, self._declares)
+        if new and self._runs.whole_since and not run.partial:
+            run.partial = min([span[3] for span in pushed.spans]) < self._runs.whole_since
         self._open.bytes += run.bytes - size
         self._open.spans += new
         self.counts.duplicates += count - new

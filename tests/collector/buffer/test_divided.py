@@ -71,3 +71,12 @@ def test_a_declared_root_of_a_cut_trace_is_partial_too() -> None:
     buffer.push(0.0, chunk(1, {1: ROOT, 2: 1, 3: 2}, roots=[span(2)]))
     buffer.divide(0.0, 0, lag=0)
     assert {(r.root, r.partial) for r in buffer.drain(1.0)} == {(span(2), True), (None, True)}
+
+
+def test_what_came_twice_changes_nothing() -> None:
+    w = Walk()
+    w.buffer.push(w.now, began(1, 999, b"once"))
+    w.walk(5.0)
+    w.buffer.divide(w.now, 1_000, lag=0)
+    w.buffer.push(w.now, began(1, 999, b"the same span in other bytes"))
+    assert [r.partial for _, r in w.walk(LONG)] == [False]
