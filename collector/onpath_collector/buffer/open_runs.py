@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
 from onpath_collector.buffer.run import DECLARED_WEIGHT, NEVER, RUN_WEIGHT, SPAN_WEIGHT, Run, TraceIndex
 from onpath_collector.buffer.values import BufferSettings
+
+_LOOKED_AT: Final = 30_000  # traces weighed at once, some 50 ms
 
 
 class OpenRuns:
@@ -103,8 +107,9 @@ class OpenRuns:
                 yield run
 
     def release_early(self, now: float, need: int) -> None:
-        """Tells the heaviest-times-oldest runs to leave, until they weigh `need` bytes."""
-        runs = [run for run in self if run.forced is None]
+        """Tells the heaviest-times-oldest runs to leave, until they weigh `need` bytes: of very many, of the oldest."""
+        oldest = dict.fromkeys(run for run, _ in islice(self._by_trace.values(), _LOOKED_AT))
+        runs = [run for run in oldest if run.forced is None]
         queue = [(-run.weight * (now - run.first + 1.0), i) for i, run in enumerate(runs)]
         heapq.heapify(queue)
         while queue and need > 0:

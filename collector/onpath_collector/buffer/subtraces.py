@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class SubTrace:
     """One declared root and what is below it."""
 
-    __slots__ = ("at", "forced", "last", "late", "prior", "root")
+    __slots__ = ("above", "at", "forced", "last", "late", "prior", "root")
 
     def __init__(self, root: bytes, now: float) -> None:
         self.root = root
+        self.above: SubTrace | None = None  # one that it is part of, as far up as is known
         self.at = now
         self.last = now  # when its last span came
         self.late = 0  # spans since its first release
@@ -91,10 +92,14 @@ class Declared:
                 queue += self._children.get(at, ())
 
     def _outermost(self, sub: SubTrace) -> SubTrace:
-        seen = {sub.root}
-        while (outer := self._owner.get(self._parents[sub.root])) is not None and outer.root not in seen:
+        below: dict[bytes, SubTrace] = {}
+        while (outer := sub.above or self._owner.get(self._parents[sub.root])) is not None:
+            if outer.root in below or outer is sub:
+                return sub  # parents that go round in a circle
+            below[sub.root] = sub
             sub = outer
-            seen.add(sub.root)
+        for each in below.values():
+            each.above = sub  # what is above stays there: the next one need not climb all the way again
         return sub
 
     def due(self, settings: BufferSettings, missing: Mapping[bytes, float]) -> tuple[float, SubTrace] | None:

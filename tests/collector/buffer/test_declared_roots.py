@@ -186,3 +186,11 @@ def test_in_a_session_a_declared_root_is_a_root() -> None:
     w = declared(group_by="session.id")
     w.push(1, {2: 1}, roots=(span(2),), session="s")
     assert [(at, r.reason, r.root, r.trace_ids) for at, r in w.walk(LONG)] == [(600.0, "root_ended", None, (trace(1),))]
+
+
+def test_roots_many_levels_deep_are_part_of_the_outermost() -> None:
+    w = Walk(root_attributes={"a": "b"})
+    deep = 3000
+    w.push(1, {1: ROOT, **{n: n - 1 for n in range(2, deep)}}, roots=tuple(span(n) for n in range(2, deep)))
+    found = [(released.root, released.spans) for _, released in w.walk(10.0)]
+    assert sorted(found, key=str) == sorted([(span(2), deep - 2), (None, deep - 1)], key=str)

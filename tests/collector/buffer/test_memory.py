@@ -90,3 +90,15 @@ def test_all_that_is_held_counts() -> None:
     assert w.buffer.memory == w.buffer.late_bytes
     w.walk(1000.0)
     assert w.buffer.memory == 0
+
+
+def test_of_very_many_traces_the_oldest_are_weighed() -> None:
+    w = Walk(memory_limit=120 * MIB)
+    for number in range(1, 40_001):
+        w.push(number, {2: 1})
+    w.push(40_001, {2: 1}, size=10 * MIB)
+    assert w.buffer.memory < 120 * MIB
+    assert w.buffer.admits(1.0, 120 * MIB - w.buffer.memory + 1)
+    left = {released.trace_id for released in w.buffer.tick(1.0, 10**6)}
+    assert left
+    assert max(left) <= trace(30_000)
