@@ -18,7 +18,7 @@ from tests.agents.conftest import POLICY
 from tests.agents.support import programs
 from tests.backends.conftest import had
 from tests.backends.support.servers import MLflow, Phoenix
-from tests.support.collector import Collector, Result
+from tests.support.collector import PATIENCE, Collector, Result
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.backends
@@ -42,8 +42,8 @@ def judged(folder: Path, settings: Mapping[str, Any], openai: str, resource: str
     with Collector(POLICY, folder, "--config", str(config)) as collector:
         run = had(FRAMEWORK, lambda: programs.run(FRAMEWORK, "skipped", collector.endpoint, openai, resource=resource))
         assert run.code == 0, str(run)
-        (result,) = collector.wait_for(lambda result: result["service"] == run.service)
-        until(lambda: SWITCHED_OFF in collector.output, lambda: f"logs to be off:\n{collector.output}")
+        (result,) = collector.wait_for(lambda result: result["service"] == run.service, PATIENCE)
+        until(lambda: SWITCHED_OFF in collector.output, lambda: f"logs to be off:\n{collector.output}", PATIENCE)
     return result, collector
 
 

@@ -70,10 +70,17 @@ class Page:
             event = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code}
             await self.call("Input.dispatchKeyEvent", **event, **({"text": "\r"} if key == "Enter" else {}))
 
-    async def picture(self, height: int | None = None) -> bytes:
-        """A PNG of the page down to `height`, or all of it."""
+    async def until(self, expression: str, patience: float = 120) -> None:
+        """Until its value counts as true."""
+        deadline = asyncio.get_running_loop().time() + patience
+        while not await self.find(expression):
+            assert asyncio.get_running_loop().time() < deadline, f"{expression} never came true"
+            await asyncio.sleep(0.2)
+
+    async def picture(self, height: int | None = None, width: int | None = None) -> bytes:
+        """A PNG of the page down to `height` and as wide as `width`, or all of it."""
         size = (await self.call("Page.getLayoutMetrics"))["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
+        clip = {"x": 0, "y": 0, "width": width or size["width"], "height": height or size["height"], "scale": 1}
         taken = await self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         return base64.b64decode(taken["data"])
 

@@ -14,6 +14,7 @@ from tests.support.onpath import COMMAND
 from tests.support.processes import Child
 from tests.support.waiting import until
 
+PATIENCE = 120  # seconds for a start, beside whatever else the machine does
 READY = r"(?i)\bready\b"
 PORTS = re.compile(r"(OTLP/gRPC|OTLP/HTTP|admin) on ([^,\s]+)")
 ANY_PORTS = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0")
@@ -41,7 +42,7 @@ class Collector:
     def __enter__(self) -> Collector:
         self.process = Child(self.command)
         try:
-            line = self.process.wait_for_line(READY)
+            line = self.process.wait_for_line(READY, PATIENCE)
         except BaseException:
             self.process.stop()
             raise
