@@ -2,7 +2,8 @@
 
     with Broker() as broker: broker.address        python -m tests.peers.kafka.broker    (until Ctrl-C)
 
-The jars are fetched once, into .cache/kafka of the project. Needs Java 17 and Maven.
+At `secure_address` it asks for TLS and a password: `options` of a client that has both. The jars are fetched once, into
+.cache/kafka of the project. Needs Java 17 and Maven.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from types import TracebackType
 from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from tests.support.processes import Child
+from tests.support.tls import Authority
 from tests.support.waiting import until
 
 VERSION: Final = "4.4.0"
 CACHE: Final = Path(__file__).parents[3] / ".cache" / "kafka"
 _PATIENCE: Final = 300  # seconds for fetching it
+USER: Final = "onpath"
+PASSWORD: Final = "for-tests-alone"
 _CLUSTER: Final = "onpathTestClusterAAAAA"  # an id: 22 characters of base64
 _POM: Final = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>tests</groupId><artifactId>broker</artifactId><version>1</version><dependencies><dependency>
@@ -97,10 +102,17 @@ class Broker:
     def __enter__(self) -> Broker:
         self._folder = tempfile.TemporaryDirectory(prefix="kafka-")
         folder = Path(self._folder.name)
-        port, controller = _ports(2)
-        self.address = f"127.0.0.1:{port}"
+        port, secure, controller = _ports(3)
+        self.address, self.secure_address = f"127.0.0.1:{port}", f"127.0.0.1:{secure}"
+        self.options = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+            "ssl.ca.location": str(_certificates(folder)),
+        }
         properties = folder / "server.properties"
-        properties.write_text(_properties(folder, port, controller), encoding="utf-8")
+        properties.write_text(_properties(folder, port, secure, controller), encoding="utf-8")
         java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch()}/*"]
         subprocess.run(
             [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)],
@@ -129,16 +141,32 @@ class Broker:
         made.result(30)
 
 
-def _properties(folder: Path, port: int, controller: int) -> str:
+def _certificates(folder: Path) -> Path:
+    """The authority's certificate; the broker's own, with its key as Kafka reads it, is server.pem."""
+    authority = Authority(folder)
+    chain, key = authority.issue("broker")
+    pkcs8 = load_pem_private_key(key.read_bytes(), None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    (folder / "server.pem").write_bytes(pkcs8 + chain.read_bytes())
+    return authority.path
+
+
+def _properties(folder: Path, port: int, secure: int, controller: int) -> str:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     return "\n".join(
         [
             "process.roles=broker,controller",
             "node.id=1",
             f"controller.quorum.voters=1@127.0.0.1:{controller}",
-            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-            f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}",
+            f"listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}",
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}",
             "controller.listener.names=CONTROLLER",
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listener.name.secure.sasl.enabled.mechanisms=PLAIN",
+            f'listener.name.secure.plain.sasl.jaas.config={login} user_{USER}="{PASSWORD}";',
+            "listener.name.secure.ssl.keystore.type=PEM",
+            f"listener.name.secure.ssl.keystore.location={folder / 'server.pem'}",
             f"log.dirs={folder / 'data'}",
             "offsets.topic.replication.factor=1",
             "offsets.topic.num.partitions=4",

@@ -85,15 +85,17 @@ class Runs:
 class Group:
     """Collectors that share a topic. `results` is what all of them have said."""
 
-    def __init__(self, folder: Path, broker: Broker, topic: str, **more: Any) -> None:
+    def __init__(self, folder: Path, broker: Broker, topic: str, *, secure: bool = False, **more: Any) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.topic = topic
         self.policy = folder / "policy.yaml"
         self.policy.write_text(POLICY, encoding="utf-8")
-        options = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
-        kafka = {"brokers": [broker.address], "topics": [topic], "group_id": topic, "options": options, **more}
-        results = {"kafka": {"brokers": [broker.address], "topic": f"{topic}-reports"}}
+        brokers = [broker.secure_address if secure else broker.address]
+        access = broker.options if secure else {}
+        options = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, **access}
+        kafka = {"brokers": brokers, "topics": [topic], "group_id": topic, "options": options, **more}
+        results = {"kafka": {"brokers": brokers, "topic": f"{topic}-reports", "options": access}}
         settings = {"receivers": {"kafka": kafka}, "results": results, "evaluate": {"workers": 1}}
         self.config = folder / "onpath.yaml"
         self.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -195,6 +197,24 @@ def test_one_is_killed_and_one_joins_under_load(tmp_path: Path, broker: Broker) 
     print(f"{again} judged again, all with the same verdict and ids; handed over open: {dict(dropped)}")
     for member, ledger in zip([m for m in group.members if not m.killed], ledgers, strict=True):
         print(member.report_file.parent.name, ledger)
+
+
+def test_a_broker_that_asks_for_tls_and_a_password(tmp_path: Path, broker: Broker) -> None:
+    runs = Runs(4, 30)
+    group = Group(tmp_path, broker, "secure", secure=True)
+    group.member()
+    runs.produce(broker.address, "secure")
+    until(lambda: group.judged >= set(runs.truth), lambda: f"{len(group.judged)} of {len(runs.truth)}")
+    group.leave()
+    assert len(read_all(broker.address, "secure-reports", len(runs.truth))) == len(runs.truth)
+    refused = Group(tmp_path / "refused", broker, "refused", secure=True)
+    told = yaml.safe_load(refused.config.read_text(encoding="utf-8"))
+    told["receivers"]["kafka"]["options"]["sasl.password"] = "wrong"
+    refused.config.write_text(yaml.safe_dump(told), encoding="utf-8")
+    member = refused.member()
+    member.process.wait_for_line("receivers.kafka: .*[Aa]uthentication failed")
+    refused.leave()
+    assert "for-tests-alone" not in member.output
 
 
 def test_throughput_by_number_of_consumers(tmp_path: Path, broker: Broker) -> None:
