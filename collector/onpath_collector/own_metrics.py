@@ -165,6 +165,8 @@ def _buffer(buffer: TraceBuffer) -> Iterator[Metric]:
 def _journal(journal: Journal) -> Iterator[Metric]:
     yield _gauge("journal_bytes", "Bytes that the journal holds, about", journal.size)
     yield _gauge("journal_requests", "Requests that are not settled and forwarded", journal.requests)
+    told = "Seconds since the oldest request came that is not judged or not forwarded"
+    yield _gauge("journal_oldest_age_seconds", told, journal.oldest_age)
     yield _counter("journal_failures", "Attempts to write that failed", journal.failures)
     yield _counter("journal_damaged", "Journals set aside at the start, for damage", journal.damaged)
 

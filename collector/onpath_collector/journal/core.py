@@ -13,6 +13,7 @@ with the same spans, and its results say the same under the same ids.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ class JournalSettings:
 @dataclass(slots=True)
 class _Kept:
     size: int
+    came: float  # by the monotonic clock
     holds: int = 0
     waits: bool = False
     taken: bool = False
@@ -82,7 +84,11 @@ class Journal:
         self._store = store
         self._writer = Writer(store, directory, settings.interval)
         self._started = self._closed = False
-        self._kept = {number: _Kept(room_for(size)) for number, (_, _, size) in contents.requests.items()}
+        now, wall = time.monotonic(), time.time_ns()
+        self._kept = {
+            number: _Kept(room_for(size), now - max(0, wall - at) / 1e9)
+            for number, (at, size) in contents.requests.items()
+        }
         self._next = 1 + max([0, *self._kept, *(e.upto for e in contents.endings)])
         self._next_ending = 1 + max([0, *(e.id for e in contents.endings)])
         self._last_taken = self._next - 1
@@ -115,6 +121,12 @@ class Journal:
     @property
     def requests(self) -> int:
         return len(self._kept)
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds since the oldest request came that is not judged or not forwarded, in this life or an earlier one."""
+        oldest = next(iter(self._kept.values()), None)
+        return 0.0 if oldest is None else time.monotonic() - oldest.came
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -166,7 +178,7 @@ class Journal:
         Raises Full, and what `take` raises. Once written it is taken, also if the caller has ceased to wait.
         """
         self.admit(len(body))
-        number, kept = self._next, _Kept(room_for(len(body)))
+        number, kept = self._next, _Kept(room_for(len(body)), time.monotonic())
         self._next += 1
         self._size += kept.size
         self._count_pending(1, len(body))
@@ -187,7 +199,7 @@ class Journal:
                 future.set_exception(error)
             self.taken(number)
 
-        self._writer.submit(Work([Request(number, signal, items, body)], self._take_marks(), done))
+        self._writer.submit(Work([Request(number, signal, items, time.time_ns(), body)], self._take_marks(), done))
         return await asyncio.shield(future)
 
     def hold(self, number: int, holds: int, *, waits: bool) -> None:

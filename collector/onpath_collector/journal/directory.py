@@ -20,7 +20,7 @@ from typing import Final
 from onpath_collector.journal.records import Contents
 from onpath_collector.journal.room import LEAST
 from onpath_collector.journal.salvage import Pages, Salvaged, salvage
-from onpath_collector.journal.store import Damaged, Fsync, Marks, Store
+from onpath_collector.journal.store import Damaged, Foreign, Fsync, Marks, Store
 from onpath_collector.journal.wal import Log, read_log
 
 log: Final = logging.getLogger("onpath")
@@ -102,7 +102,7 @@ class Directory:
             store, found = _open(self._file, fsync)
             found.lost, found.damaged = lost, True
             return store, found
-        except (OSError, Damaged, sqlite3.Error) as error:
+        except (OSError, Damaged, Foreign, sqlite3.Error) as error:
             raise JournalError(f"the journal {self.path} cannot be opened: {error}") from None
 
     def _fault(self, logged: Log) -> str:

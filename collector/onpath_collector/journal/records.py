@@ -19,18 +19,20 @@ _ID: Final = 16  # bytes of a trace id
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An export request as received. `items` are its spans, data points or log records."""
+    """An export request as received. `items` are its spans, data points or log records; `at` is when it came, in
+    nanoseconds since the Unix epoch."""
 
     id: int
     signal: Signal
     items: int
+    at: int
     body: bytes
 
     def row(self) -> Row:
-        return (self.id, self.signal, self.items, self.body, self._checksum())
+        return (self.id, self.signal, self.items, self.at, self.body, self._checksum())
 
     def _checksum(self) -> int:
-        return zlib.crc32(self.body, zlib.crc32(f"{self.id} {self.signal} {self.items}".encode()))
+        return zlib.crc32(self.body, zlib.crc32(f"{self.id} {self.signal} {self.items} {self.at}".encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Ending:
 class Contents:
     """All that a journal holds; of requests, which are many and large, what is said of each. `lost` are unreadable."""
 
-    requests: dict[int, tuple[Signal, int, int]] = field(default_factory=dict)  # signal, items, bytes
+    requests: dict[int, tuple[int, int]] = field(default_factory=dict)  # when it came, bytes
     forwarded: set[int] = field(default_factory=set)
     endings: list[Ending] = field(default_factory=list)
     lost: int = 0
@@ -75,10 +77,11 @@ def forwarded_row(request_id: int) -> Row:
 
 def read_request(row: Row) -> Request | None:
     """None for what was never written so."""
-    request_id, signal, items, body, checksum = row
-    if not (isinstance(request_id, int) and signal in _SIGNALS and isinstance(items, int) and isinstance(body, bytes)):
+    request_id, signal, items, at, body, checksum = row
+    numbers = isinstance(request_id, int) and isinstance(items, int) and isinstance(at, int)
+    if not (numbers and signal in _SIGNALS and isinstance(body, bytes)):
         return None
-    request = Request(request_id, signal, items, body)
+    request = Request(request_id, signal, items, at, body)
     return request if request._checksum() == checksum else None
 
 

@@ -31,7 +31,7 @@ _SMALLEST: Final = (PAGE - 12) * 32 // 255 - 23  # ... or of one that does not f
 _CHAINED: Final = PAGE - 4
 _MOST: Final = 1 << 30  # bytes of a row that can be
 _WIDTHS: Final = (0, 1, 2, 3, 4, 6, 8)
-_SHAPES: Final = {5: "request", 2: "forwarded", 9: "ending"}  # by number of columns
+_SHAPES: Final = {6: "request", 2: "forwarded", 9: "ending"}  # by number of columns
 
 _NUMBER: Final = struct.Struct(">I")
 _SHORT: Final = struct.Struct(">H")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,11 +25,13 @@ from onpath_collector.journal.wal import PAGE, length_of
 
 Fsync: TypeAlias = Literal["always", "interval", "never"]
 
+_VERSION: Final = 1  # of the tables
 _SYNCHRONOUS: Final = {"always": "FULL", "interval": "NORMAL", "never": "OFF"}
 _MARK: Final = 256  # bytes on the disk, about
 _LOG: Final = length_of(1000)  # bytes that the log keeps on the disk; cut there, it ends well
 _TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS requests(id INTEGER PRIMARY KEY, signal TEXT, items INTEGER, body BLOB, sum INTEGER)",
+    "CREATE TABLE IF NOT EXISTS requests(id INTEGER PRIMARY KEY, signal TEXT, items INTEGER, at INTEGER, body BLOB,"
+    " sum INTEGER)",
     "CREATE TABLE IF NOT EXISTS forwarded(id INTEGER PRIMARY KEY, sum INTEGER)",
     "CREATE TABLE IF NOT EXISTS endings(id INTEGER PRIMARY KEY, traces BLOB, upto INTEGER, reason TEXT, root BLOB,"
     " settled INTEGER, memory INTEGER, results BLOB, sum INTEGER)",
@@ -37,6 +40,10 @@ _TABLES: Final = (
 
 class Damaged(Exception):
     """The file holds something else than what was written."""
+
+
+class Foreign(Exception):
+    """The file is whole, and another version's."""
 
 
 @dataclass(slots=True)
@@ -80,7 +87,8 @@ class Marks:
 
 
 class Store:
-    """`path` is there and private: SQLite gives its log the same mode. Whatever fails raises sqlite3.Error."""
+    """`path` is there and private: SQLite gives its log the same mode. Whatever fails raises sqlite3.Error; a file that
+    is not this version's, Damaged or Foreign."""
 
     def __init__(self, path: Path, fsync: Fsync) -> None:
         self.fsync = fsync
@@ -99,9 +107,11 @@ class Store:
             self._log = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
 
     def _set_up(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA locking_mode=EXCLUSIVE").fetchall()  # first: no shared memory, which a full disk turns into SIGBUS
+        fresh = self._is_fresh()
         for setting in (
             f"page_size={PAGE}",
-            "locking_mode=EXCLUSIVE",  # first: no shared memory, which a full disk would turn into SIGBUS
             "auto_vacuum=INCREMENTAL",  # see `shrink`; of a new file alone
             "journal_mode=WAL",
             f"synchronous={_SYNCHRONOUS[self.fsync]}",
@@ -110,9 +120,21 @@ class Store:
             "secure_delete=OFF",  # removing must not take room: on a full disk it is the way out
             "temp_store=MEMORY",
         ):
-            self._connection.execute(f"PRAGMA {setting}").fetchall()
-        for table in _TABLES:
-            self._connection.execute(table)
+            run(f"PRAGMA {setting}").fetchall()
+        for statement in (*_TABLES, f"PRAGMA user_version={_stamp(_VERSION)}") if fresh else ():
+            run(statement)
+
+    def _is_fresh(self) -> bool:
+        """Whether nothing is in the file yet. Raises Damaged and Foreign."""
+        (found,) = self._connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not found and not tables:
+            return True
+        if found != _stamp(found >> 16):
+            raise Damaged("its version is not as it was written")
+        if found != _stamp(_VERSION):
+            raise Foreign(f"it is of version {found >> 16}, and this onpath knows version {_VERSION}")
+        return False
 
     def check(self) -> Contents:
         """Reads all there is. Raises Damaged."""
@@ -129,7 +151,7 @@ class Store:
         for row in self._connection.execute("SELECT * FROM requests ORDER BY id"):
             if (request := read_request(row)) is None:
                 raise Damaged(f"request {row[0]} is not as it was written")
-            found.requests[request.id] = (request.signal, request.items, len(request.body))
+            found.requests[request.id] = (request.at, len(request.body))
         for row in self._connection.execute("SELECT * FROM forwarded"):
             if (forwarded := read_forwarded(row)) is None:
                 raise Damaged(f"the mark of request {row[0]} is not as it was written")
@@ -167,7 +189,7 @@ class Store:
     def _write(self, requests: Sequence[Request], marks: Marks) -> None:
         many = self._connection.executemany
         if requests:
-            many("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", [request.row() for request in requests])
+            many("INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?)", [request.row() for request in requests])
         if marks.forwarded:
             many("INSERT OR REPLACE INTO forwarded VALUES (?, ?)", [forwarded_row(i) for i in marks.forwarded])
         if marks.endings:
@@ -225,3 +247,8 @@ class Store:
         if self._log is not None:
             os.close(self._log)
             self._log = None
+
+
+def _stamp(version: int) -> int:
+    """A version that a flipped bit does not turn into another."""
+    return version << 16 | zlib.crc32(version.to_bytes(2, "big", signed=True)) & 0xFFFF

@@ -25,7 +25,7 @@ def fill(folder: Path, sizes: list[int], *, written_back: int = 0) -> dict[int, 
     draw = random.Random(len(sizes))
     left: dict[int, Request] = {}
     for number, size in enumerate(sizes, 1):
-        request = Request(number, "traces", 2, draw.randbytes(size))
+        request = Request(number, "traces", 2, 1_000 + number, draw.randbytes(size))
         left[number] = request
         removed = [number - 10] if number > 10 and number % 3 == 0 else []
         store.write([request], Marks(forwarded={number}, removed=removed))

@@ -6,8 +6,9 @@ import asyncio
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from onpath_collector.journal import Full, Journal, JournalError, JournalSetting
 from onpath_collector.journal.core import Closing
 from onpath_collector.journal.directory import Directory
 from onpath_collector.journal.records import Ending
-from onpath_collector.journal.store import Fsync, Marks, Store
+from onpath_collector.journal.store import Fsync, Marks, Store, _stamp
 from tests.collector.journal.filled import crash, opened
 
 TRACE = bytes(15) + b"\x01"
@@ -62,10 +63,13 @@ async def until(journal: Journal, requests: int) -> None:
 @pytest.mark.parametrize("fsync", ["always", "interval", "never"])
 async def test_what_is_acknowledged_is_back_after_a_crash(tmp_path: Path, fsync: Fsync) -> None:
     async with running(tmp_path / "j", fsync=fsync) as journal:
+        before = time.time_ns()
         number = await append(journal, b"one")
         await asyncio.sleep(0.15)  # past the interval of fsync
         found, contents, aside = opened(await killed(journal, tmp_path / "j"))
-    assert found == {number: Request(number, "traces", 3, b"one")}
+    at = found[number].at
+    assert before <= at <= time.time_ns()
+    assert found == {number: Request(number, "traces", 3, at, b"one")}
     assert (contents.forwarded, contents.endings, aside) == (set(), [], 0)
 
 
@@ -280,7 +284,7 @@ def test_it_is_private(tmp_path: Path) -> None:
         store, _ = directory.open_store("interval")
         directory.instance()
         directory.take_reserve()
-        store.write([Request(1, "traces", 1, b"one")], Marks())
+        store.write([Request(1, "traces", 1, 1, b"one")], Marks())
         names = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "j").iterdir()}
     finally:
         os.umask(mask)
@@ -323,8 +327,48 @@ async def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
         first = await append(journal, b"one")
     async with running(tmp_path / "j") as journal:
         assert list(journal.contents.requests) == [first]
-        assert (await journal.read(first)) == Request(first, "traces", 3, b"one")
+        found = await journal.read(first)
+        assert found is not None
+        assert (found.signal, found.items, found.body) == ("traces", 3, b"one")
         assert await append(journal, b"two") > first
+
+
+async def test_the_oldest_age_is_that_of_what_is_left_also_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path / "j") as journal:
+        assert journal.oldest_age == 0
+        one = await append(journal, b"one")
+        await asyncio.sleep(0.2)
+        await append(journal, b"two")
+        assert journal.oldest_age >= 0.2
+        journal.let_go(one)
+        assert journal.oldest_age < 0.2
+        before = journal.oldest_age
+        await asyncio.sleep(0.1)
+    async with running(tmp_path / "j") as journal:
+        assert journal.oldest_age >= before + 0.1
+
+
+async def test_a_clock_that_was_put_back_makes_nothing_younger_than_now(tmp_path: Path) -> None:
+    directory = Directory(tmp_path / "j")
+    store, _ = directory.open_store("interval")
+    store.write([Request(1, "traces", 1, time.time_ns() + 3600 * 10**9, b"one")], Marks())
+    store.close()
+    directory.close()
+    async with running(tmp_path / "j") as journal:
+        assert 0 <= journal.oldest_age < 60
+
+
+async def test_a_journal_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+    async with running(tmp_path / "j") as journal:
+        await append(journal, b"one")
+    file = tmp_path / "j" / "journal.sqlite3"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"PRAGMA user_version={_stamp(2)}")
+    before = file.read_bytes()
+    with pytest.raises(JournalError, match="it is of version 2, and this onpath knows version 1"):
+        Journal.open(settings(tmp_path / "j"))
+    assert file.read_bytes() == before
+    assert not list((tmp_path / "j").glob("damaged-*"))
 
 
 async def test_closing_is_safe_without_a_start_and_again(tmp_path: Path) -> None:
