@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ BUILD_BASE: Final = "localhost/onpath-test/debian:12-slim"
 RUNTIME_BASE: Final = "localhost/onpath-test/python3-debian12:nonroot"
 IMAGE: Final = "localhost/onpath-test/onpath"
 LEFT: Final = 8  # images of former builds, for their layers
-OFFLINE: Final = re.compile(r"(?i)failed to fetch|could not resolve|temporary failure|connection|timed out")
+OFFLINE: Final = re.compile(r"(?i)failed to fetch|could not resolve|temporary failure|connection (refused|reset|timed)")
 AUTHORITIES: Final = "/etc/ssl/certs/ca-certificates.crt"
 NEEDED: Final = ("buildah", "debootstrap", "runc", "dpkg-deb")
 # Of gcr.io/distroless/python3-debian12, by its build files.
@@ -56,20 +57,17 @@ def build() -> None:
     for name, make in ((BUILD_BASE, _debian), (RUNTIME_BASE, _distroless)):
         if name not in names:
             _import(name, make)
-    _buildah(
-        *(
-            "build",
-            "--layers",
-            "--format",
-            "docker",
-            "--network",
-            "host",
-            "--file",
-            str(ROOT / "deploy" / "Dockerfile"),
-        ),
-        *("--build-arg", f"BUILD_IMAGE={BUILD_BASE}", "--build-arg", f"RUNTIME_IMAGE={RUNTIME_BASE}"),
-        *("--volume", f"{AUTHORITIES}:{AUTHORITIES}:ro", "--tag", IMAGE, str(ROOT)),
-    )
+    if sum(not image.get("names") for image in have) > LEFT:
+        _buildah("rmi", "--prune")
+    options = {"--format": "docker", "--network": "host", "--tag": IMAGE, "--file": str(ROOT / "deploy" / "Dockerfile")}
+    bases = ("--build-arg", f"BUILD_IMAGE={BUILD_BASE}", "--build-arg", f"RUNTIME_IMAGE={RUNTIME_BASE}")
+    authorities = ("--volume", f"{AUTHORITIES}:{AUTHORITIES}:ro")
+    try:
+        _buildah("build", "--layers", "--force-rm", *chain(*options.items()), *bases, *authorities, str(ROOT))
+    except Unavailable as reason:
+        if OFFLINE.search(str(reason)):
+            raise
+        raise BuildError(str(reason)) from None
 
 
 def _check() -> None:
@@ -99,7 +97,7 @@ def _ran(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     if done.returncode:
-        raise Unavailable(f"{' '.join(command[:2])}: {(done.stderr or done.stdout)[-600:]}")
+        raise Unavailable(f"{' '.join(command[:2])}: {(done.stderr or done.stdout)[-2000:]}")
     return done
 
 
