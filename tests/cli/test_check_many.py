@@ -137,12 +137,13 @@ def test_processes_say_what_one_does(files: list[Path], policy: Policy) -> None:
     assert in_batches(files, policy, 3_000, jobs=3) == in_batches(files, policy, 3_000)
 
 
-def test_one_large_document_is_judged_by_all(tmp_path: Path, policy: Policy) -> None:
-    padding = {"key": "app.text", "value": {"stringValue": "x" * 10_000}}
+@pytest.mark.parametrize("indent", [None, 2], ids=["on one line", "on many"])
+def test_one_large_document_is_judged_by_all(indent: int | None, tmp_path: Path, policy: Policy) -> None:
+    padding = {"key": "app.text", "value": {"stringValue": "x" * 30_000}}
     runs = [[{**span, "attributes": [*span["attributes"], padding]} for span in run] for run in spans(60)]
     document, beside = tmp_path / "document.json", tmp_path / "beside.jsonl"
-    document.write_text(json.dumps(json.loads(line([span for run in runs for span in run[:-1]])), indent=2))
-    assert document.stat().st_size > BATCH
+    document.write_text(json.dumps(json.loads(line([span for run in runs for span in run[:-1]])), indent=indent))
+    assert document.stat().st_size > 4 * BATCH
     beside.write_text("".join(line(run[-1:]) + "\n" for run in runs[:5]))
     for files in ([document], [beside, document]):
         assert in_batches(files, policy, BATCH, jobs=2).results == at_once(files, policy)

@@ -25,13 +25,14 @@ Place: TypeAlias = tuple[int, float, str, str]
 """Sorts the traces of a run of the command: start, end and id of the earliest span, id of the trace."""
 
 _PICKLE: Final = 5
+_LARGE: Final = 4 * BATCH  # a single document: what is made of lines is not much over one
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What is the same for all batches.
 
-    `draws`: whether time lines are wanted beside the results. `spreads`: whether what one large document holds is to go
+    `draws`: whether time lines are wanted beside the results. `spreads`: whether what a large document holds is to go
     back, to be judged by several.
     """
 
@@ -67,9 +68,9 @@ def judge_batch(batch: Batch, setup: Setup) -> Outcome:
     outcome = Outcome()
     own = Recording()
     shared: defaultdict[str, Recording] = defaultdict(Recording)
+    spread = setup.spreads and any(len(part.data) > _LARGE for part in batch.parts)
     for part in batch.parts:
         found = part.read()
-        spread = setup.spreads and part.line is None and len(part.data) > BATCH
         for span in found.spans:
             if part.file is not None:
                 outcome.files.setdefault(span.trace_id, part.file)

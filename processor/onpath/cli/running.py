@@ -121,11 +121,14 @@ class _Run:
         """What there is of traces that go on, and what a batch says of the others."""
         for trace_id, file in outcome.files.items():
             self._files.setdefault(trace_id, file)
-        if self._plan is not None and not all(self._plan.is_alone(t.place[-1], number) for t in outcome.traces):
-            raise _Unforeseen
+        spread = [trace_id for trace_id in outcome.parts if trace_id not in shared]
+        if self._plan is not None:
+            alone = (*(told.place[-1] for told in outcome.traces), *spread)
+            if not all(self._plan.is_alone(trace_id, number) for trace_id in alone):
+                raise _Unforeseen
         for trace_id, part in outcome.parts.items():
             self._held[trace_id].append(part)
-        for trace_id in (*shared, *(t for t in outcome.parts if t not in shared)):
+        for trace_id in (*shared, *spread):
             to_come = self._to_come[trace_id] = self._to_come.get(trace_id, 1) - 1
             if not to_come:
                 parts = self._held.pop(trace_id, [])
