@@ -33,6 +33,8 @@ _BEHIND: Final = 0.5  # seconds: over it, judging is not keeping up, and no more
 _HANDOVER: Final = 2.0  # seconds in which what is being judged may be handed out before a partition goes
 _PATIENCE: Final = 5.0  # seconds for a broker's answer
 _AGAIN: Final = 1.0  # seconds between attempts to learn what was committed
+_LOOK: Final = 1.0  # seconds between two looks at the ends of partitions, ...
+_LOOKS: Final = 50  # ... of which so many are looked at in a second
 _FAULT: Final = 1.0  # seconds between two faults of our own
 _DEFAULTS: Final = {"queued.max.messages.kbytes": "16384", "allow.auto.create.topics": "false"}
 
@@ -61,14 +63,14 @@ class KafkaReceiver:
         self._give_up = give_up
         self._behind = behind
         self._client: Any = None
-        self._dead: DeadLetters | None = None
+        self._dead = DeadLetters()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._waiting: deque[Any] = deque()
         self._refused = False  # the first that waits; told once
         self._paused: set[Place] = set()
         self._quiet = True  # nothing has come in the last turn
-        self._commit_at = 0.0
+        self._commit_at = self._look_at = 0.0
         self._told: set[str] = set()
         self._faults = Faults()
         self.ends: dict[Place, int] = {}  # of partitions: the offset of the next record that is written there
@@ -85,11 +87,6 @@ class KafkaReceiver:
     def paused(self) -> int:
         """Partitions that are not read for now."""
         return len(self._paused)
-
-    @property
-    def published(self) -> Publisher | None:
-        """Of dead letters."""
-        return None if self._dead is None else self._dead.publisher
 
     async def start(self) -> None:
         """Joins the group; brokers may come later. Raises ValueError for options that librdkafka refuses."""
@@ -110,7 +107,7 @@ class KafkaReceiver:
             raise ValueError(f"receivers.kafka.options: {error.args[0].str()}") from None
         if settings.dead_letter_topic is not None:
             places = PublisherSettings(brokers=settings.brokers, options=settings.options)
-            self._dead = DeadLetters(Publisher("receivers.kafka.dead_letter_topic", places), settings.dead_letter_topic)
+            self._dead.open(Publisher("receivers.kafka.dead_letter_topic", places), settings.dead_letter_topic)
         await self._client.subscribe(
             list(settings.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -124,8 +121,7 @@ class KafkaReceiver:
         _, late = await asyncio.wait({self._task}, timeout=grace)
         if late:
             log.warning("stopped receiving from Kafka without a word to the group: no broker answers")
-        if self._dead is not None:
-            await self._dead.publisher.close(asyncio.get_running_loop().time() + (0.0 if late else 1.0))
+        await self._dead.close(asyncio.get_running_loop().time() + (0.0 if late else 1.0))
 
     async def _run(self) -> None:
         while not self._stopping:
@@ -160,6 +156,8 @@ class KafkaReceiver:
         if now >= self._commit_at:
             self._commit_at = now + self._settings.commit_interval
             await self._commit(list(self.offsets.partitions))
+        if now >= self._look_at:
+            self._look_at = now + max(_LOOK, len(self.offsets.partitions) / _LOOKS)
             await self._look_at_ends()
 
     # Records
@@ -219,16 +217,8 @@ class KafkaReceiver:
         def done(why: str | None) -> None:
             self.records.dead_letters[why or "sent"] += 1
             self.offsets.let_go(number)
-            if why is not None and why not in self._told:
-                self._told.add(why)
-                text = "a record can't be taken (%s, %s [%d] at %d) and no dead letter of it is kept (%s); further ones"
-                log.error(f"{text} are only counted", error, *place, message.offset(), why)
 
-        if self._dead is None:
-            done("no_topic")
-        else:
-            headers = self._dead.headers(message, error)
-            self._dead.publisher.send(self._dead.topic, message.key(), message.value(), headers, done)
+        self._dead.send(message, error, done)
 
     async def _pause_or_resume(self) -> None:
         assigned = set(self.offsets.partitions)
@@ -277,32 +267,37 @@ class KafkaReceiver:
         try:
             if not partitions:
                 return
-            known = await self._committed(client, partitions)
-            for each in known:
-                place = Place(each.topic, each.partition)
-                if each.offset >= 0:
-                    self.offsets.assign(place, Mark.of(each.offset, each.metadata))
-                elif self._settings.initial_offset == "latest":
-                    each.offset = (await client.get_watermark_offsets(each, timeout=_PATIENCE))[1]
-                    self.offsets.assign(place, None, each.offset)  # committed soon, that whoever follows begins there
-                else:
-                    self.offsets.assign(place, None)
-            await client.incremental_assign(list(known))
+            known = await self._beginnings(client, partitions)
+            for each, mark in known:
+                begin = each.offset if mark is None and each.offset >= 0 else None
+                self.offsets.assign(Place(each.topic, each.partition), mark, begin)
+            await client.incremental_assign([each for each, _ in known])
             self.records.rebalances["assigned"] += len(known)
+            log.info("Kafka: %d partitions came", len(known))
         except Exception as error:  # noqa: BLE001
             self._faults.tell(error)
 
-    async def _committed(self, client: Any, partitions: Sequence[Any]) -> Sequence[Any]:
-        """Without what was committed it can't be told which traces are judged already: no record is read until then."""
+    async def _beginnings(self, client: Any, partitions: Sequence[Any]) -> list[tuple[Any, Mark | None]]:
+        """What was committed: without it can't be told which traces are judged already, and no record is read. The
+        end of a partition, where nothing was and reading begins there: committed soon, so that it is so for the next.
+        """
         while not self._stopping:
             try:
-                found: Sequence[Any] = await client.committed(list(partitions), timeout=_PATIENCE)
-                if all(each.error is None for each in found):
-                    return found
+                found = await client.committed(list(partitions), timeout=_PATIENCE)
+                return [await self._beginning(client, each) for each in found]
             except self._kafka.KafkaException as error:
                 self._tell(error.args[0])
             await asyncio.sleep(_AGAIN)
         raise TimeoutError("stopped before the group's offsets could be had")
+
+    async def _beginning(self, client: Any, found: Any) -> tuple[Any, Mark | None]:
+        if found.error is not None:
+            raise self._kafka.KafkaException(found.error)
+        if found.offset >= 0:
+            return found, Mark.of(found.offset, found.metadata)
+        if self._settings.initial_offset == "latest":
+            found.offset = (await client.get_watermark_offsets(found, timeout=_PATIENCE))[1]
+        return found, None
 
     async def _on_revoke(self, _: Any, partitions: Sequence[Any]) -> None:
         await self._leave([Place(p.topic, p.partition) for p in partitions], "revoked", commit=True)
@@ -326,7 +321,9 @@ class KafkaReceiver:
             self.offsets.remove(place)
             self.ends.pop(place, None)
             self._paused.discard(place)
-        self.records.rebalances[why] += len(places)
+        if places:
+            self.records.rebalances[why] += len(places)
+            log.info("Kafka: %d partitions went (%s)", len(places), why)
 
     async def _hand_out(self, places: Sequence[Place], given_up: set[int]) -> None:
         """Until all else of these partitions is settled, or time is up: then their next owner judges it again."""
