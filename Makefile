@@ -64,7 +64,7 @@ otelcol:  ## build the OpenTelemetry Collector of deploy/otelcol from Go modules
 	@$(PYTHON) deploy/otelcol/build.py || test $$? = 3
 
 peers: $(STAMP)  ## beside other programs: the OpenTelemetry Collector, Kafka, Prometheus, helm ... what can't be had is skipped
-	@$(BIN)/python -m pytest tests -m peers $(ARGS)
+	@$(BIN)/python -m pytest tests -m peers -n 2 --dist loadfile $(ARGS)
 
 soak: $(STAMP)  ## ten minutes of load with late spans and restarts (ARGS="--seconds 60 --rate 3000")
 	@$(BIN)/python -m tests.faults.soak $(ARGS)
