@@ -41,7 +41,7 @@ def test_what_its_exporter_writes_is_judged_whole(tmp_path: Path, broker: Broker
     }
     group = Group(tmp_path, broker, encoding, encoding=encoding)
     for _ in range(2):
-        group.member()
+        group.member("--settle-delay", "6s")  # one span of each batch comes late, on a busy machine later still
     group.until_assigned()
     collector = Child([str(program()), f"--config={DEPLOY / 'kafka.yaml'}"], env={**os.environ, **settings})
     try:
