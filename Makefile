@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vectors lint types contracts agents forks backends npm otelcol peers browser faults soak fuzz check bench clean
+.PHONY: help setup run test vectors lint types contracts agents forks backends npm otelcol peers browser faults soak fuzz audit check bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ faults: $(STAMP)  ## the long forms of what can go wrong: twenty kills under loa
 
 fuzz: $(STAMP)  ## damaged requests into each decoder of the collector, a minute each (SECONDS=600 SEED=1)
 	@ONPATH_FUZZ_SECONDS=$(or $(SECONDS),60) ONPATH_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/collector/test_fuzz.py $(ARGS)
+
+audit: $(STAMP)  ## known weaknesses of the locked dependencies (asks osv.dev, so not part of check)
+	@$(BIN)/uv audit --frozen $(ARGS)
 
 npm: $(STAMP)  ## OpenTelemetry's JavaScript exporters against the receivers, installed from npm
 	@$(BIN)/python -m pytest tests/js -m npm $(ARGS)

@@ -301,7 +301,12 @@ def splitting_logs(data: bytes, own_instance: str | None = None) -> Steps[tuple[
     if own_instance and own_instance.encode() in data:
         _leave_out_own(request.resource_logs, "scope_logs", own_instance)
     parts = yield from by_trace(request, "resource_logs", "scope_logs", "log_records", pace, _is_evidence)
-    return records, [Evidence(trace_id, part, number) for trace_id, (part, number) in parts.items()]
+    found: list[Evidence] = []
+    for some in slices(parts.items()):
+        found += [Evidence(trace_id, part, number) for trace_id, (part, number) in some]
+        if pace.over(len(some)):
+            yield
+    return records, found
 
 
 def _is_evidence(record: Any) -> bool:
