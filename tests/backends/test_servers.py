@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.agents.conftest import POLICY
 from tests.agents.support import programs
@@ -69,6 +74,55 @@ def test_phoenix_shows_the_score(phoenix: Phoenix, openai: str, tmp_path: Path, 
     for signal in ("logs", "metrics"):
         assert collector.output.count(f"the backend takes no OTLP {signal}") == 1, collector.output
     assert "is dropped" not in collector.output
+
+
+PLACES = """
+version: 1
+workflows:
+  - name: refund
+    agent: refund
+    adherence: {expected_steps: [pay], required_steps: [pay], extract_from: tool_calls}
+"""
+
+
+def run_agents(collector: Collector, *agents: str, session: str) -> str:
+    """Each agent within the one before it; the innermost pays. The span id of that one."""
+    resource = Resource({"service.name": "shop", "openinference.project.name": PROJECT})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(collector.endpoint, insecure=True)))
+    tracer = provider.get_tracer("shop")
+    with ExitStack() as open_spans:
+        for agent in agents:
+            told = {"openinference.span.kind": "AGENT", "agent.name": agent, "session.id": session}
+            span = open_spans.enter_context(tracer.start_as_current_span(agent, attributes=told))
+        with tracer.start_as_current_span("pay", attributes={"openinference.span.kind": "TOOL", "tool.name": "pay"}):
+            pass
+    provider.shutdown()
+    return f"{span.get_span_context().span_id:016x}"
+
+
+@pytest.mark.parametrize("place", ["span", "session"])
+def test_phoenix_has_annotations_of_spans_and_sessions(phoenix: Phoenix, tmp_path: Path, place: str) -> None:
+    policy, config = tmp_path / "policy.yaml", tmp_path / "onpath.yaml"
+    policy.write_text(PLACES)
+    joined = {"group_by": "session.id", "session_idle": "2s"} if place == "session" else {}
+    sinks = [{"type": "phoenix", "url": phoenix.url}]
+    settings = {"forward": {"endpoint": phoenix.grpc}, "buffer": joined, "results": {"sinks": sinks}}
+    config.write_text(yaml.safe_dump(settings))
+    with Collector(policy, tmp_path, "--config", str(config)) as collector:
+        if place == "session":
+            run_agents(collector, "refund", session="s-1")
+            run_agents(collector, "refund", session="s-1")
+            asked = "session_annotations?session_ids=s-1"
+        else:
+            asked = f"span_annotations?span_ids={run_agents(collector, 'desk', 'refund', session='s-2')}"
+        (result, *_) = collector.wait_for(lambda result: result["workflow"] == "refund", PATIENCE)
+        path = f"/v1/projects/{PROJECT}/{asked}"
+        found = until(lambda: (phoenix.get(path) or {"data": []})["data"], lambda: collector.output, PATIENCE)
+    assert {a["name"] for a in found} == {e["name"] for e in result["evaluations"]}
+    assert {a["annotator_kind"] for a in found} == {"CODE"}
+    assert {a["result"]["label"] for a in found} == {"pass"}
+    assert (result["session"] == "s-1") == (place == "session")
 
 
 def test_mlflow_shows_the_score(mlflow: MLflow, openai: str, tmp_path: Path) -> None:
