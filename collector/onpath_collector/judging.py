@@ -22,7 +22,7 @@ from onpath.report import Answer, Question, Report, Result, Verdict
 from onpath.results_metrics import Measured, measured
 from onpath.results_presets import Preset
 from onpath_collector.doubts import unknown_checks
-from onpath_collector.otlp import decode
+from onpath_collector.otlp import decode, is_declared_root
 from onpath_collector.otlp.marking import Marks
 from onpath_collector.otlp.results import encode_events, encode_marks, encode_spans
 from onpath_collector.timing import Timer
@@ -44,6 +44,7 @@ class Setup:
     steps: frozenset[str] = frozenset()
     presets: tuple[Preset, ...] = ()
     marks: bool = False  # whether outcomes have `marks`
+    root_attributes: Mapping[str, str] = field(default_factory=dict)  # of declared roots, see otlp.Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ def judge(job: Job, setup: Setup, timer: Timer | None = None) -> Outcome:
     spans, logs = decode(job.chunks, job.evidence)
     if job.root is not None or job.without:
         spans = _part(spans, job.root, job.without)
+    elif job.session is not None and setup.root_attributes:
+        spans = _rooted(spans, setup.root_attributes)
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
     policy = setup.policy if timer is None else timer.policy
     report = unjudged(trace, policy, job.unknown) if job.unknown else evaluate(trace, policy, job.answers)
@@ -146,6 +149,15 @@ def _part(spans: Sequence[Span], root: bytes | None, without: Sequence[bytes]) -
         below.extend(trace.children(span))
         chosen.append(span)
     return [_as_root(s) if s.span_id == top else s for s in chosen]
+
+
+def _rooted(spans: Sequence[Span], root_attributes: Mapping[str, str]) -> list[Span]:
+    """In a session a declared root is just a root: nothing is missing above it."""
+    known = {span.key for span in spans}
+    return [
+        _as_root(s) if s.parent_key not in known and is_declared_root(s.attributes, root_attributes) else s
+        for s in spans
+    ]
 
 
 def _as_root(span: Span) -> Span:

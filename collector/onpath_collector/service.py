@@ -314,6 +314,7 @@ class Service:
             step_names(policy),
             tuple(own.presets),
             marks=self._hold is not None,
+            root_attributes=self._settings.buffer.root_attributes,
         )
 
 

@@ -133,6 +133,22 @@ async def test_the_traces_of_a_session_are_judged_as_one_run(tmp_path: Path, pol
     assert collector.ledger.traces_judged == 2
 
 
+@pytest.mark.parametrize("declared", [False, True])
+async def test_in_a_session_nothing_is_missing_above_a_declared_root(
+    tmp_path: Path, policy: Path, declared: bool
+) -> None:
+    roots = {"agent.run": "yes"} if declared else {}
+    buffer = {**SOON, "group_by": "session.id", "session_idle": "300ms", "root_attributes": roots}
+    lookup, balance, _, agent = run()
+    agent.parent_span_id = b"\x07" * 8  # of a request that is not traced here
+    mark(mark(agent, "session.id", "s-1"), "agent.run", "yes")
+    async with collecting(tmp_path, policy, buffer={**buffer, "idle_timeout": "600ms"}) as collector:
+        await collector.send(request([lookup, balance, agent]))
+        (result,) = await collector.until_results(1)
+    assert (result["session"], result["complete"]) == ("s-1", declared)
+    assert result["verdict"] == ("fail" if declared else "unknown")
+
+
 @pytest.mark.parametrize("order", ["before", "after", "late"])
 async def test_log_records_tell_of_steps(tmp_path: Path, policy: Path, order: str) -> None:
     lookup, balance, _, agent = run()

@@ -28,6 +28,8 @@ SpanIndex: TypeAlias = tuple[bytes, bytes, bool, int, int]
 
 _REMOTE: Final = FLAG_REMOTE_KNOWN | FLAG_REMOTE
 _SCOPE: Final = b"\x0a" + bytes([len(SCOPE_NAME)]) + SCOPE_NAME.encode()  # as a scope's name stands on the wire
+_SEARCHED: Final = 512  # bytes that are searched in the time that one look at a resource, scope or attribute takes
+_ATTRIBUTES: Final = 16  # of a span, about
 _ZERO_TRACE: Final = bytes(16)
 _ZERO_SPAN: Final = bytes(8)
 _SCALARS: Final = frozenset({"string_value", "bool_value", "int_value", "double_value"})
@@ -102,13 +104,14 @@ def splitting(data: bytes, wanted: Wanted = _NOTHING) -> Steps[Batch]:
     """
     request = parse(ExportTraceServiceRequest, data)
     batch, pace = Batch([]), Pace()
+    groups = request.resource_spans
     if wanted.own_instance and wanted.own_instance.encode() in data:
-        batch.own = _leave_out_own(request.resource_spans, "scope_spans", wanted.own_instance)
-    if _SCOPE in data:
+        batch.own = _leave_out_own(groups, "scope_spans", wanted.own_instance)
+    if len(data) > _SEARCHED * sum([len(group.scope_spans) for group in groups]) or _SCOPE in data:
         yield from _leave_out_computed(request, wanted.own_spans, batch, pace)
     chunks: dict[bytes, Chunk] = {}
     batch.spans = batch.own
-    for resource_spans in request.resource_spans:
+    for resource_spans in groups:
         for scope_spans in resource_spans.scope_spans:
             for spans in slices(scope_spans.spans):
                 batch.spans += len(spans)
@@ -118,7 +121,8 @@ def splitting(data: bytes, wanted: Wanted = _NOTHING) -> Steps[Batch]:
         if pace.over(1):
             yield
     batch.chunks = list(chunks.values())
-    yield from _note_attributes(request, chunks, data, wanted, pace)
+    marked = len(data) > _SEARCHED * _ATTRIBUTES * batch.spans or COMPLETE.encode() in data
+    yield from _note_attributes(request, chunks, data, wanted, pace, marked)
     if len(chunks) > 1 or batch.rejected or batch.own:
         sound = _is_sound if batch.rejected else None
         parts = yield from by_trace(request, "resource_spans", "scope_spans", "spans", pace, sound)
@@ -222,12 +226,17 @@ def _leave_out_computed(
 
 
 def _note_attributes(
-    request: ExportTraceServiceRequest, chunks: Mapping[bytes, Chunk], data: bytes, wanted: Wanted, pace: Pace
+    request: ExportTraceServiceRequest,
+    chunks: Mapping[bytes, Chunk],
+    data: bytes,
+    wanted: Wanted,
+    pace: Pace,
+    marked: bool,
 ) -> Steps[None]:
-    """Reads marks, declared roots and sessions, where the request's bytes hold their keys at all."""
+    """Reads marks, if there may be any; declared roots and sessions, if the request's bytes hold their keys at all."""
     roots = wanted.root_attributes if all(k.encode() in data for k in wanted.root_attributes) else {}
     group_by = wanted.group_by if wanted.group_by and wanted.group_by.encode() in data else None
-    if not (roots or group_by or COMPLETE.encode() in data):
+    if not (roots or group_by or marked):
         return
     keys = {COMPLETE, *roots, *([group_by] if group_by else ())}
     found: dict[bytes, list[bytes]] = {}  # trace -> declared roots
@@ -242,7 +251,7 @@ def _note_attributes(
                 continue
             attributes = yield from _values(span.attributes, keys, pace)
             chunk.complete = chunk.complete or attributes.get(COMPLETE) is True
-            if roots and all(_text(attributes.get(k)) == v for k, v in roots.items()):
+            if roots and is_declared_root(attributes, roots):
                 found.setdefault(chunk.trace_id, []).append(span.span_id)
             if group_by is None:
                 continue
@@ -273,6 +282,11 @@ def _values(pairs: Any, keys: Container[str], pace: Pace) -> Steps[dict[str, Any
 def _session(value: Any) -> str | None:
     """What `onpath.recordings.session_value` takes for a session: text or an integer, not empty."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
+
+
+def is_declared_root(attributes: Mapping[str, Any], root_attributes: Mapping[str, str]) -> bool:
+    """Whether a span has all of these attributes; values compare as text."""
+    return all(_text(attributes.get(k)) == v for k, v in root_attributes.items())
 
 
 def _text(value: Any) -> str | None:
