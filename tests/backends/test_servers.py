@@ -125,6 +125,26 @@ def test_phoenix_has_annotations_of_spans_and_sessions(phoenix: Phoenix, tmp_pat
     assert (result["session"] == "s-1") == (place == "session")
 
 
+def test_phoenix_has_the_verdict_on_the_agents_own_span(phoenix: Phoenix, tmp_path: Path) -> None:
+    policy, config = tmp_path / "policy.yaml", tmp_path / "onpath.yaml"
+    policy.write_text(PLACES)
+    config.write_text(yaml.safe_dump({"forward": {"endpoint": phoenix.grpc, "hold": True}}))
+    with Collector(policy, tmp_path, "--config", str(config)) as collector:
+        agent = run_agents(collector, "desk", "refund", session="s-3")
+        (result,) = collector.wait_for(lambda result: result["workflow"] == "refund", PATIENCE)
+        path = f"/v1/projects/{PROJECT}/spans?trace_id={result['trace_id']}&limit=100"
+
+        def own() -> dict[str, Any] | None:
+            spans = (phoenix.get(path) or {"data": []})["data"]
+            return next((span["attributes"] for span in spans if span["context"]["span_id"] == agent), None)
+
+        attributes = until(own, lambda: f"the span; the collector said:\n{collector.output}", PATIENCE)
+    assert attributes["agent.name"] == "refund"
+    marks = {name: attributes[f"onpath.{name}"] for name in ("workflow", "verdict", "release_reason")}
+    assert marks == {"workflow": "refund", "verdict": "pass", "release_reason": "root_ended"}
+    assert attributes["gen_ai.evaluation.score.value"] == 1.0
+
+
 def test_mlflow_shows_the_score(mlflow: MLflow, openai: str, tmp_path: Path) -> None:
     settings = {
         "forward": {"endpoint": mlflow.url, "headers": EXPERIMENT},
