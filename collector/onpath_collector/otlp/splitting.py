@@ -28,7 +28,7 @@ SpanIndex: TypeAlias = tuple[bytes, bytes, bool, int, int]
 
 _REMOTE: Final = FLAG_REMOTE_KNOWN | FLAG_REMOTE
 _SCOPE: Final = b"\x0a" + bytes([len(SCOPE_NAME)]) + SCOPE_NAME.encode()  # as a scope's name stands on the wire
-_SEARCHED: Final = 512  # bytes that are searched in the time that one look at a resource, scope or attribute takes
+_SEARCHED: Final = 512  # bytes that are searched for a text in the time of one look at a scope or an attribute
 _ATTRIBUTES: Final = 16  # of a span, about
 _ZERO_TRACE: Final = bytes(16)
 _ZERO_SPAN: Final = bytes(8)
@@ -104,10 +104,10 @@ def splitting(data: bytes, wanted: Wanted = _NOTHING) -> Steps[Batch]:
     """
     request = parse(ExportTraceServiceRequest, data)
     batch, pace = Batch([]), Pace()
-    groups = request.resource_spans
+    groups, few = request.resource_spans, len(data) // _SEARCHED
     if wanted.own_instance and wanted.own_instance.encode() in data:
         batch.own = _leave_out_own(groups, "scope_spans", wanted.own_instance)
-    if len(data) > _SEARCHED * sum([len(group.scope_spans) for group in groups]) or _SCOPE in data:
+    if (len(groups) < few and sum([len(group.scope_spans) for group in groups]) < few) or _SCOPE in data:
         yield from _leave_out_computed(request, wanted.own_spans, batch, pace)
     chunks: dict[bytes, Chunk] = {}
     batch.spans = batch.own
@@ -121,7 +121,7 @@ def splitting(data: bytes, wanted: Wanted = _NOTHING) -> Steps[Batch]:
         if pace.over(1):
             yield
     batch.chunks = list(chunks.values())
-    marked = len(data) > _SEARCHED * _ATTRIBUTES * batch.spans or COMPLETE.encode() in data
+    marked = _ATTRIBUTES * batch.spans < few or COMPLETE.encode() in data
     yield from _note_attributes(request, chunks, data, wanted, pace, marked)
     if len(chunks) > 1 or batch.rejected or batch.own:
         sound = _is_sound if batch.rejected else None
