@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from onpath_collector.config_values import Address, Size, Time
+from onpath_collector.config_values import Address, Duration, Size, Time
 
 _BROKERS: Final = ("bootstrap.servers", "metadata.broker.list")
 _OWN: Final[Mapping[str, str]] = {
@@ -65,6 +65,7 @@ class KafkaReceiverSettings(_Kafka):
     group_id: Annotated[str, Field(min_length=1)] = "onpath"
     initial_offset: Literal["earliest", "latest"] = "earliest"  # where the group has committed nothing
     commit_interval: Time = 1.0
+    look_back: Duration = 30.0  # what comes so late to a settled trace is known as late also after a handover
     dead_letter_topic: Topic | None = None
     forward: bool = True
     max_request: Size = 64 << 20

@@ -28,7 +28,7 @@ class KafkaParts:
     def __init__(self, settings: Settings) -> None:
         """Raises ValueError where the extra is missing, or for options that librdkafka refuses."""
         self._settings = settings.receivers.kafka
-        self._offsets = Offsets()
+        self._offsets = Offsets(self._settings.look_back)
         self.keeper = Endings(self._offsets) if self._settings.brokers else None
         self._receiver: KafkaReceiver | None = None
         self._reports: KafkaReports | None = None

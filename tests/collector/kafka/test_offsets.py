@@ -32,17 +32,17 @@ def taken(offsets: Offsets, offset: int, *traces: bytes) -> int:
 
 def test_nothing_is_due_before_a_record() -> None:
     offsets, _ = at()
-    assert offsets.due([PLACE]) == []
+    assert offsets.due([PLACE], 0.0) == []
 
 
 def test_settled_records_are_committed_up_to_the_oldest_that_is_not() -> None:
     offsets, partition = at()
     first, second = taken(offsets, 10, A), taken(offsets, 11, B)
-    assert offsets.due([PLACE]) == [(PLACE, Mark(10, 10, 12))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(10, 10, 12))]
     offsets.let_go(second)
     assert partition.watermark == 10
     offsets.let_go(first)
-    assert offsets.due([PLACE]) == [(PLACE, Mark(12, 12, 12))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(12, 12, 12))]
 
 
 def test_reading_begins_before_settled_traces_that_reach_over_the_watermark() -> None:
@@ -51,15 +51,15 @@ def test_reading_begins_before_settled_traces_that_reach_over_the_watermark() ->
     offsets.let_go(numbers[0])
     offsets.let_go(numbers[3])
     offsets.let_go(numbers[1])
-    assert offsets.due([PLACE]) == [(PLACE, Mark(10, 12, 14))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(10, 12, 14))]
     offsets.let_go(numbers[2])
-    assert offsets.due([PLACE]) == [(PLACE, Mark(14, 14, 14))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(14, 14, 14))]
 
 
 def test_where_reading_begins_is_committed_before_the_first_record() -> None:
     offsets = Offsets()
     offsets.assign(PLACE, None, 7)
-    assert offsets.due([PLACE]) == [(PLACE, Mark(7, 7, 7))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(7, 7, 7))]
 
 
 def test_a_trace_that_is_open_for_long_does_not_have_all_others_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,17 +75,43 @@ def test_a_trace_that_is_open_for_long_does_not_have_all_others_remembered(monke
     for offset in range(1003, 2000):
         offsets.let_go(taken(offsets, offset, offset.to_bytes(16, "big")))
     assert len(partition._first) + len(partition._last) + len(partition._offsets) < 200
-    assert offsets.due([PLACE]) == [(PLACE, Mark(0, 0, 2000))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(0, 0, 2000))]
     offsets.let_go(1)
-    assert offsets.due([PLACE]) == [(PLACE, Mark(1000, 1001, 2000))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(1000, 1001, 2000))]
+
+
+def test_reading_begins_where_the_watermark_was_a_while_ago() -> None:
+    offsets = Offsets(30.0)
+    offsets.assign(PLACE, None)
+    for now, offset, start in (
+        (100.0, 5, 5),
+        (110.0, 6, 5),
+        (120.0, 7, 5),
+        (140.0, 8, 7),
+        (149.9, 9, 7),
+        (151.0, 10, 8),
+    ):
+        offsets.let_go(taken(offsets, offset, offset.to_bytes(16, "big")))
+        assert offsets.due([PLACE], now) == [(PLACE, Mark(start, offset + 1, offset + 1))]
+    assert offsets.due([PLACE], 181.0) == [(PLACE, Mark(11, 11, 11))]
+
+
+def test_the_next_owner_looks_back_from_where_it_began() -> None:
+    offsets = Offsets(30.0)
+    offsets.assign(PLACE, Mark(10, 12, 12))
+    offsets.partitions[PLACE].note(10, [A])
+    offsets.partitions[PLACE].note(11, [B])
+    offsets.let_go(taken(offsets, 12, C))
+    assert offsets.due([PLACE], 100.0) == [(PLACE, Mark(10, 13, 13))]
+    assert offsets.due([PLACE], 131.0) == [(PLACE, Mark(13, 13, 13))]
 
 
 def test_what_is_committed_is_not_due_again() -> None:
     offsets, partition = at()
     taken(offsets, 10, A)
-    ((_, mark),) = offsets.due([PLACE])
+    ((_, mark),) = offsets.due([PLACE], 0.0)
     partition.mark = mark
-    assert offsets.due([PLACE]) == []
+    assert offsets.due([PLACE], 0.0) == []
 
 
 def test_the_next_owner_commits_nothing_before_it_has_read_as_far() -> None:
@@ -93,11 +119,11 @@ def test_the_next_owner_commits_nothing_before_it_has_read_as_far() -> None:
     assert [partition.is_settled(offset) for offset in (10, 11, 12)] == [True, True, False]
     partition.note(10, [A])
     partition.note(11, [B])
-    assert offsets.due([PLACE]) == []
+    assert offsets.due([PLACE], 0.0) == []
     offsets.let_go(taken(offsets, 12, C))
-    assert offsets.due([PLACE]) == []
+    assert offsets.due([PLACE], 0.0) == []
     taken(offsets, 13)
-    assert offsets.due([PLACE]) == [(PLACE, Mark(14, 14, 14))]
+    assert offsets.due([PLACE], 0.0) == [(PLACE, Mark(14, 14, 14))]
 
 
 def test_a_topic_that_was_made_anew_is_read_whole() -> None:
@@ -154,6 +180,7 @@ class Owner:
 
     def live(self, mark: Mark | None, upto: int, last: list[int]) -> Mark | None:
         """Reads up to an offset; the last thing that it has committed. A trace is judged once its last record is in."""
+        self.offsets = Offsets(self.draw.choice((0.0, 5.0)))
         self.offsets.assign(PLACE, mark)
         partition = self.offsets.partitions[PLACE]
         partition._limit = self.draw.choice((3, 50))
@@ -173,7 +200,7 @@ class Owner:
                 for number in self.open.pop(done):
                     self.offsets.let_go(number)
             if self.draw.random() < 0.4:
-                for _, due in self.offsets.due([PLACE]):
+                for _, due in self.offsets.due([PLACE], float(offset)):
                     assert committed is None or (due.start >= committed.start and due.settled >= committed.settled)
                     committed = due
         return committed

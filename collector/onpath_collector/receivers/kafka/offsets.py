@@ -5,7 +5,8 @@
 
 A commit is a `Mark`. All records before `settled`, the low watermark, are settled. Reading begins at `start`, which is
 earlier where a settled trace has records on both sides of the watermark: whoever reads from there on sees all ids of
-such traces before `settled`, and lets their records behind it be. Judged from these alone they would fail.
+such traces before `settled`, and lets their records behind it be. Judged from these alone they would fail. It is also
+where the watermark was `look_back` seconds ago, so that what comes late to traces settled since then is known as late.
 """
 
 from __future__ import annotations
@@ -54,10 +55,14 @@ class Mark:
 class Partition:
     """One partition for as long as it is assigned."""
 
-    def __init__(self, mark: Mark | None) -> None:
+    def __init__(self, mark: Mark | None, look_back: float = 0.0, position: int | None = None) -> None:
         self.mark = mark  # the newest that is known to be committed, or on its way
-        self.position: int | None = None  # of the next record
+        self.position = position  # of the next record
         self._begun = mark
+        self._look_back = look_back
+        self._watermarks: deque[tuple[float, int]] = (
+            deque()
+        )  # since when it was where, the oldest as far back as need be
         self._held: dict[int, int] = {}  # offset -> how often
         self._offsets: deque[int] = deque()  # of records that are or were held, in order
         self._last: dict[bytes, int] = {}  # trace -> its last record
@@ -89,6 +94,8 @@ class Partition:
 
     def note(self, offset: int, traces: Iterable[bytes]) -> None:
         """A record has been read."""
+        if self.position is None:
+            self._watermarks.append((0.0, offset))
         self.position = offset + 1
         for trace_id in traces:
             if trace_id not in self._last:
@@ -121,7 +128,7 @@ class Partition:
     def holds(self, offset: int) -> bool:
         return offset in self._held
 
-    def next_mark(self) -> Mark | None:
+    def next_mark(self, now: float) -> Mark | None:
         """What can be committed now; None before all is read again that the one before had read."""
         settled = self.watermark
         if settled is None or self.position is None or self._reads_again:
@@ -129,21 +136,30 @@ class Partition:
         while self._first and self._last[self._first[0][1]] < settled:
             del self._last[self._first.popleft()[1]]
         start = min(settled, self._first[0][0]) if self._first else settled
-        return Mark(start, settled, self.position)
+        return Mark(min(start, self._watermark_before(now, settled)), settled, self.position)
+
+    def _watermark_before(self, now: float, settled: int) -> int:
+        """Where it was `look_back` seconds ago, as far as is known."""
+        known = self._watermarks
+        if not known or known[-1][1] != settled:
+            known.append((now, settled))
+        while len(known) > 1 and known[1][0] <= now - self._look_back:
+            known.popleft()
+        return known[0][1]
 
 
 class Offsets:
-    """Of all assigned partitions. Records go by numbers, which are never used again."""
+    """Of all assigned partitions. Records go by numbers, which are never used again. `look_back` in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_back: float = 0.0) -> None:
+        self._look_back = look_back
         self.partitions: dict[Place, Partition] = {}
         self._records: dict[int, tuple[Place, int]] = {}
         self._next = 0
 
     def assign(self, place: Place, mark: Mark | None, position: int | None = None) -> None:
         """`position` is where reading begins, where nothing was committed and it is known."""
-        self.partitions[place] = Partition(mark)
-        self.partitions[place].position = position
+        self.partitions[place] = Partition(mark, self._look_back, position)
 
     def remove(self, place: Place) -> None:
         """Its records are held by nobody any more."""
@@ -179,12 +195,12 @@ class Offsets:
         if not partition.holds(offset):
             del self._records[number]
 
-    def due(self, places: Iterable[Place]) -> list[tuple[Place, Mark]]:
+    def due(self, places: Iterable[Place], now: float) -> list[tuple[Place, Mark]]:
         """What can be committed and has not been, by partition."""
         found = []
         for place in places:
             partition = self.partitions[place]
-            mark = partition.next_mark()
+            mark = partition.next_mark(now)
             if mark is not None and mark != partition.mark:
                 found.append((place, mark))
         return found

@@ -234,7 +234,7 @@ class KafkaReceiver:
 
     async def _commit(self, places: Sequence[Place]) -> None:
         """Does not wait for the broker, which has it before anything else that is asked of it; `_on_commit` tells."""
-        due = self.offsets.due(places)
+        due = self.offsets.due(places, asyncio.get_running_loop().time())
         if not due:
             return
         offsets = [self._kafka.TopicPartition(*place, mark.start, mark.metadata) for place, mark in due]

@@ -19,6 +19,7 @@ class KafkaSettings:
     group_id: str = "onpath"
     initial_offset: str = "earliest"
     commit_interval: float = 1.0
+    look_back: float = 30.0
     dead_letter_topic: str | None = None
     forward: bool = True
     max_request: int = 64 << 20
