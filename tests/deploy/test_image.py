@@ -7,11 +7,9 @@ import os
 import re
 import stat
 import subprocess
-import tempfile
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,15 +41,6 @@ evaluate: {workers: 1}
 policy: /etc/onpath/policy/policy.yaml
 """
 MEBIBYTE = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def onpath_image() -> Iterator[image.Image]:
-    try:
-        with image.built() as found:
-            yield found
-    except image.Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def test_it_is_small_and_has_no_shell(onpath_image: image.Image) -> None:
@@ -87,15 +76,12 @@ def test_its_bill_of_materials_is_what_the_lock_names(onpath_image: image.Image)
     assert listed == {name: locked[name] for name in listed}
 
 
-def test_it_judges_and_writes_nowhere_else(onpath_image: image.Image, tmp_path: Path) -> None:
+def test_it_judges_and_writes_nowhere_else(onpath_image: image.Image, open_folder: Path, tmp_path: Path) -> None:
     before = everything_in(onpath_image.root)
-    with tempfile.TemporaryDirectory(prefix="onpath-", dir="/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o711)
-        run_it(onpath_image, folder, tmp_path)
-        for path in (folder / "data").rglob("*"):
-            assert path.stat().st_uid == 10001, path
-            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    run_it(onpath_image, open_folder, tmp_path)
+    for path in (open_folder / "data").rglob("*"):
+        assert path.stat().st_uid == 10001, path
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     assert everything_in(onpath_image.root) == before
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -90,15 +88,6 @@ except (SecretError, JournalError) as error:
     sys.exit(str(error))
 print(oct((volume / sys.argv[3]).stat().st_mode & 0o777))
 """
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """One that others can enter, which pytest's own is not."""
-    with tempfile.TemporaryDirectory(prefix="onpath-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)
-        yield folder
 
 
 def in_a_pod(folder: Path, group: int, journal: str = "journal") -> subprocess.CompletedProcess[str]:

@@ -130,6 +130,15 @@ def _distroless(root: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Pod:
+    """What a pod gives a container: variables as NAME=VALUE, limits of memory (bytes) and of cores."""
+
+    variables: tuple[str, ...]
+    memory: int
+    cores: float
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """What was built, unpacked at `root`; `size` is in bytes, its base included."""
 
@@ -138,12 +147,16 @@ class Image:
     config: Mapping[str, Any]
 
     def command(
-        self, folder: Path, arguments: Sequence[str], mounts: Mapping[str, tuple[Path, str]] | None = None
+        self,
+        folder: Path,
+        arguments: Sequence[str],
+        mounts: Mapping[str, tuple[Path, str]] | None = None,
+        pod: Pod | None = None,
     ) -> list[str]:
         """What runs `arguments` in it as the manifests do: read-only, uid 10001, no capabilities, /tmp in memory.
 
-        `folder` is for the runtime. `mounts` are paths here and ro or rw, by path in the container, which shares the
-        network of this machine.
+        `folder` is for the runtime. `mounts` are paths here and ro or rw, by path in the container. Without a pod it
+        shares the network of this machine.
         """
         binds = [
             {"destination": at, "type": "bind", "source": str(source), "options": ["bind", mode, "nosuid", "nodev"]}
@@ -158,12 +171,15 @@ class Image:
         spec = json.loads(path.read_text(encoding="utf-8"))
         spec["root"] = {"path": str(self.root), "readonly": True}
         spec["mounts"] = [m for m in spec["mounts"] if not m["destination"].startswith("/sys")] + [tmp, *binds]
-        shared = ("network", "cgroup")
+        shared = ("cgroup",) if pod else ("cgroup", "network")
         spec["linux"]["namespaces"] = [n for n in spec["linux"]["namespaces"] if n["type"] not in shared]
+        if pod:
+            cpu = {"quota": int(pod.cores * 100_000), "period": 100_000}
+            spec["linux"]["resources"].update(memory={"limit": pod.memory}, cpu=cpu)
         spec["process"] = {
             "user": {"uid": 10001, "gid": 10001},
             "args": [*arguments],
-            "env": self.config["Env"],
+            "env": [*self.config["Env"], *(pod.variables if pod else ())],
             "cwd": "/",
             "noNewPrivileges": True,
         }
