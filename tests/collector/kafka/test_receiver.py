@@ -180,6 +180,29 @@ async def test_open_traces_go_to_whom_their_partition_goes(cluster: MockCluster,
     assert len({r["trace_id"] for r in results}) == len(results) == 24
 
 
+async def test_what_comes_late_after_a_handover_is_known_as_late(
+    cluster: MockCluster, policy: Path, tmp_path: Path
+) -> None:
+    found = runs(7, 4)
+    late = [Sent(request(spans[1:2]), spans[0].trace_id.hex().encode()) for spans in found]
+    whole = [spans[:1] + spans[2:] for spans in found]
+    options = from_kafka(cluster, topics=["late"], group_id="late")
+    await asyncio.to_thread(produce, cluster.address, records(whole), "late")
+    for name in ("former", "next"):
+        (tmp_path / name).mkdir()
+    async with collecting(tmp_path / "former", policy, **options) as former:
+        await former.until_results(4)
+        await former.until(lambda: not any(p.held for p in kafka_of(former).offsets.partitions.values()))
+    await asyncio.to_thread(produce, cluster.address, late, "late")
+    async with collecting(tmp_path / "next", policy, **options) as following:
+        receiver = kafka_of(following)
+        await following.until(lambda: receiver.records.taken == 4)
+        assert receiver.records.settled_before == 8
+        assert following.service.buffer.counts.late_unjudged == 4
+        assert following.ledger.traces_started == 0
+    assert following.results == []
+
+
 async def test_a_group_that_begins_with_the_latest_goes_on_from_there(
     cluster: MockCluster, policy: Path, tmp_path: Path
 ) -> None:
