@@ -9,8 +9,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from types import TracebackType
 from typing import Any, Final
 
@@ -54,6 +55,7 @@ class Processes:
 
     def __init__(self, setup: object, number: int) -> None:
         self._number = number
+        self._others = active_children()
         self._executor = ProcessPoolExecutor(number, get_context("spawn"), _start, (setup,))
         self._waiting: deque[Future[Any]] = deque()
 
@@ -63,7 +65,10 @@ class Processes:
 
     def submit(self, call: Callable[..., Any], argument: object) -> None:
         with _interrupts_put_off():
-            self._waiting.append(self._executor.submit(_run, call, argument))
+            try:
+                self._waiting.append(self._executor.submit(_run, call, argument))
+            except OSError as error:  # no process can be started, or its pipes have just been closed for a dead one
+                raise BrokenProcessPool(str(error)) from error
 
     def outcome(self) -> Any:
         """Of the call that waits longest. Raises what it raises."""
@@ -76,7 +81,12 @@ class Processes:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: TracebackType | None) -> None:
+        """After an error all processes are killed: the executor overlooks one that was just being started."""
         self._executor.shutdown(wait=kind is None, cancel_futures=True)
+        if kind is not None:
+            for process in active_children():
+                if process not in self._others:
+                    process.kill()
 
 
 @contextmanager
