@@ -4,7 +4,8 @@
                                                                        buildah -> image -> runc, read-only, uid 10001
     apt-get download -> stand-in for distroless     -> RUNTIME_IMAGE  /
 
-The stand-ins are made once, under .cache/deploy/images, and hold the packages that the real ones hold.
+The stand-ins are made once, in the user's cache (they are the same for every checkout), and hold the packages that the
+real ones hold.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ from typing import Any, Final
 
 from tests.agents.support.venvs import Unavailable
 from tests.conftest import ROOT
-from tests.deploy.support.tools import CACHE
 
-STORE: Final = CACHE / "images"
+STORE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onpath" / "images"
 BUILD_BASE: Final = "localhost/onpath-test/debian:12-slim"
 RUNTIME_BASE: Final = "localhost/onpath-test/python3-debian12:nonroot"
 IMAGE: Final = "localhost/onpath-test/onpath"
