@@ -29,6 +29,7 @@ Context = aio.ServicerContext[Any, Any]
 log: Final = logging.getLogger("onpath")
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["ResultsService"].full_name
 _LARGEST: Final = 1 << 20  # bytes of a request
+_OPTIONS: Final = (("grpc.max_receive_message_length", _LARGEST), ("grpc.max_concurrent_streams", 128))  # a connection
 _LONGEST_PATH: Final = 100  # bytes, of what a socket's address may have
 
 
@@ -48,7 +49,7 @@ class GrpcApi:
             path = self._folder / "grpc"
             if len(bytes(path)) > _LONGEST_PATH:
                 raise OSError(f"{path} is too long for a socket")
-            server = aio.server(options=[("grpc.max_receive_message_length", _LARGEST)])
+            server = aio.server(options=_OPTIONS)
             add_ResultsServiceServicer_to_server(_Servicer(self._calls, self._allows), server)
             server.add_generic_rpc_handlers((Reflection((_SERVICE,), self._allows),))
             server.add_insecure_port(f"unix:{path}")
