@@ -12,6 +12,7 @@ from typing import Any, Final
 from onpath.results import version
 
 log: Final = logging.getLogger("onpath")
+_KINDS: Final = 50  # of trouble that are told
 EXTRA: Final = "Kafka needs more than the collector: pip install 'onpath[collector,kafka]'"
 
 
@@ -37,14 +38,20 @@ def connection(name: str, brokers: Sequence[str], options: Mapping[str, str], ow
 
 
 class OnceLog:
-    """Takes librdkafka's log lines: each kind of trouble is told once, it comes again with every attempt."""
+    """Takes librdkafka's log lines: each kind of trouble is told once, it comes again with every attempt.
+
+    Those of one kind have the same words, those with digits left out: addresses, times, threads.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told: set[str] = set()
+        self._told: set[tuple[str, ...]] = set()
 
     def log(self, level: int, message: str, *args: object) -> None:
-        kind = str(args[0]) if args else message
-        if kind not in self._told:
+        if "CONFWARN" in args:
+            return  # options of a consumer go to the producer of its dead letters too, and mean nothing there
+        words = (message % args if args else message).split()
+        kind = tuple([word for word in words if not any(map(str.isdigit, word))])
+        if kind not in self._told and len(self._told) < _KINDS:
             self._told.add(kind)
             log.log(level, f"{self._name}: {message}; further ones of this kind are not logged", *args)

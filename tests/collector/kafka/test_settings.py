@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from onpath_collector.config import ConfigError, load_settings, shown
-from onpath_collector.kafka import EXTRA
+from onpath_collector.kafka import EXTRA, OnceLog
 from onpath_collector.serving import StartError, serve
 from tests.support.service import ANY_PORTS
 
@@ -90,3 +90,16 @@ async def test_options_that_librdkafka_does_not_know_are_told_at_the_start() -> 
 async def test_without_the_extra_its_name_is_told(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     assert str(await refused(options)) == EXTRA
+
+
+def test_each_kind_of_trouble_that_librdkafka_logs_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    told = OnceLog("receivers.kafka")
+    form = "%s [%s] %s"
+    for port in (1, 2):
+        told.log(40, form, "FAIL", "c#1", f"127.0.0.1:{port}: Connection refused (after {port}ms)")
+    told.log(40, form, "FAIL", "c#1", "127.0.0.1:1: Authentication failed")
+    told.log(40, form, "CONFWARN", "p#1", "group.id is a consumer property")
+    assert [record.getMessage().partition(" (")[0] for record in caplog.records] == [
+        "receivers.kafka: FAIL [c#1] 127.0.0.1:1: Connection refused",
+        "receivers.kafka: FAIL [c#1] 127.0.0.1:1: Authentication failed; further ones of this kind are not logged",
+    ]
