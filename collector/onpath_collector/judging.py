@@ -131,8 +131,8 @@ def judge(job: Job, setup: Setup, timer: Timer | None = None) -> Outcome:
     trace = Trace(spans, logs, session=job.session, release_reason=job.release_reason)
     policy = setup.policy if timer is None else timer.policy
     report = unjudged(trace, policy, job.unknown) if job.unknown else evaluate(trace, policy, job.answers)
-    outcome = _outcome(_with_history(report, job), trace, job, setup)
-    return outcome if timer is None else replace(outcome, seconds=timer.take())
+    seconds = {} if timer is None else timer.take()
+    return _outcome(_with_history(report, job), trace, job, setup, seconds)
 
 
 def _part(spans: Sequence[Span], root: bytes | None, without: Sequence[bytes]) -> list[Span]:
@@ -174,7 +174,7 @@ def _with_history(report: Report, job: Job) -> Report:
     return replace(report, results=counted, revision=job.revision)
 
 
-def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
+def _outcome(report: Report, trace: Trace, job: Job, setup: Setup, seconds: Mapping[tuple[str, str], float]) -> Outcome:
     leaving = [results.Leaving(report, result) for result in report.results]
     before = _verdicts_before(leaving, job.before)
     broken = [(r, e) for r in report.results for e in r.evaluations if e.broken is not None]
@@ -198,6 +198,7 @@ def _outcome(report: Report, trace: Trace, job: Job, setup: Setup) -> Outcome:
         root=None if job.root is None else job.root.hex(),
         timelines=tuple([_json_text(timeline(r)) for r in report.results]),
         marks=encode_marks(leaving) if setup.marks else {},
+        seconds=seconds,
     )
 
 
