@@ -20,7 +20,7 @@ from typing import Final
 from onpath_collector.journal.records import Contents
 from onpath_collector.journal.room import LEAST
 from onpath_collector.journal.salvage import Pages, Salvaged, salvage
-from onpath_collector.journal.store import Damaged, Foreign, Fsync, Marks, Store
+from onpath_collector.journal.store import HEADER, Damaged, Foreign, Fsync, Marks, Store, is_ours
 from onpath_collector.journal.wal import Log, read_log
 
 log: Final = logging.getLogger("onpath")
@@ -111,6 +111,8 @@ class Directory:
             return "its log is not as it was written"
         if not self._file.exists() or not self._file.stat().st_size:
             return "its file is empty or gone"
+        if not is_ours(_bytes(self._file, HEADER)):
+            return "the header of its file is not as it was written"
         return ""
 
     def _repair(self, logged: Log, why: str) -> int:
@@ -191,9 +193,10 @@ def _open(path: Path, fsync: Fsync) -> tuple[Store, Contents]:
         raise
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, most: int = -1) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except FileNotFoundError:
         return b""
 

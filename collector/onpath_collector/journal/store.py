@@ -29,6 +29,13 @@ _VERSION: Final = 1  # of the tables
 _SYNCHRONOUS: Final = {"always": "FULL", "interval": "NORMAL", "never": "OFF"}
 _MARK: Final = 256  # bytes on the disk, about
 _LOG: Final = length_of(1000)  # bytes that the log keeps on the disk; cut there, it ends well
+HEADER: Final = 100  # bytes at the start of the file, see https://www.sqlite.org/fileformat2.html#the_database_header
+_FIXED: Final = (  # of it what is always so in our files; by some of these SQLite takes a file for read-only or too new
+    (0, b"SQLite format 3\0" + PAGE.to_bytes(2, "big") + bytes((2, 2, 0, 64, 32, 32))),
+    (44, (4).to_bytes(4, "big")),  # format of the schema
+    (56, (1).to_bytes(4, "big")),  # UTF-8
+    (72, bytes(20)),
+)
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS requests(id INTEGER PRIMARY KEY, signal TEXT, items INTEGER, at INTEGER, body BLOB,"
     " sum INTEGER)",
@@ -247,6 +254,10 @@ class Store:
         if self._log is not None:
             os.close(self._log)
             self._log = None
+
+
+def is_ours(header: bytes) -> bool:
+    return all(header[at : at + len(fixed)] == fixed for at, fixed in _FIXED)
 
 
 def _stamp(version: int) -> int:

@@ -105,6 +105,24 @@ def test_damage_in_the_file_costs_what_it_hits_alone(tmp_path: Path, damage: Dam
     assert max(saved) > len(left) // 2
 
 
+@pytest.mark.parametrize("written_back", [0, 12])
+def test_no_flipped_bit_of_a_header_keeps_it_from_starting(tmp_path: Path, written_back: int) -> None:
+    """Some of them make SQLite take the file for one that is read-only, or that a later SQLite has written."""
+    left = fill(tmp_path / "j", SMALL[:12], written_back=written_back)
+    draw = random.Random(1)
+    for name, places in ((FILE, range(100)), (LOG, range(0, 156, 5))):
+        whole = (tmp_path / "j" / name).read_bytes()
+        for at in places:
+            shutil.copytree(tmp_path / "j", tmp_path / "flipped")
+            data = bytearray(whole)
+            data[at] ^= 1 << draw.randrange(8)
+            (tmp_path / "flipped" / name).write_bytes(data)
+            found, _, _ = opened(tmp_path / "flipped")
+            assert found.items() <= left.items()
+            assert len(left) - len(found) <= 1
+            shutil.rmtree(tmp_path / "flipped")
+
+
 def test_the_damaged_files_stay_under_a_name_that_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fill(tmp_path / "j", SMALL)
     before = (tmp_path / "j" / FILE).read_bytes()
