@@ -31,7 +31,10 @@ BUILD_BASE: Final = "localhost/onpath-test/debian:12-slim"
 RUNTIME_BASE: Final = "localhost/onpath-test/python3-debian12:nonroot"
 IMAGE: Final = "localhost/onpath-test/onpath"
 LEFT: Final = 8  # images of former builds, for their layers
-OFFLINE: Final = re.compile(r"(?i)failed to fetch|could not resolve|temporary failure|connection (refused|reset|timed)")
+PATIENCE: Final = 300  # seconds for one command
+OFFLINE: Final = re.compile(
+    r"(?i)failed to fetch|could not resolve|temporary failure|connection (refused|reset|timed)|, timed out$"
+)
 AUTHORITIES: Final = "/etc/ssl/certs/ca-certificates.crt"
 NEEDED: Final = ("buildah", "debootstrap", "runc", "dpkg-deb")
 # Of gcr.io/distroless/python3-debian12, by its build files.
@@ -93,9 +96,12 @@ def _buildah(*arguments: str) -> subprocess.CompletedProcess[str]:
 def _ran(
     command: Sequence[str], folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{' '.join(command[:2])} took more than {PATIENCE} s, timed out") from None
     if done.returncode:
         raise Unavailable(f"{' '.join(command[:2])}: {(done.stderr or done.stdout)[-2000:]}")
     return done
