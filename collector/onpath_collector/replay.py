@@ -27,6 +27,7 @@ from onpath_collector.release import Release
 
 log: Final = logging.getLogger("onpath")
 
+_PROGRESS: Final = 10.0  # seconds between two words of how far it is
 _LOOK: Final = 0.005  # seconds between looks at whether a release is through
 
 
@@ -74,7 +75,11 @@ class Replay:
     async def run(self) -> Recovered:
         contents = self._journal.contents
         self._recall(contents.endings, lossy=contents.damaged)
-        for number in contents.requests:
+        told = self._clock()
+        for done, number in enumerate(contents.requests):
+            if self._clock() >= told + _PROGRESS:
+                told = self._clock()
+                log.info("%d of %d requests are back from the journal so far", done, len(contents.requests))
             request = await self._journal.read(number)
             if request is None:
                 self.recovered.unreadable += 1

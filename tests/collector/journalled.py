@@ -154,12 +154,13 @@ class Journalled:
             hold=self.hold,
         )
 
-    async def start(self) -> Recovered:
+    async def start(self, clock: Callable[[], float] | None = None) -> Recovered:
+        """`clock` is that of the replay, if not this one's own."""
         self.journal.start()
         self.forwarder.start()
         self.release.start([self.exits, self.own_spans])
         parts = (self.journal, self.buffer, self.intake, self.release, self.wanted, self.own_spans)
-        found = await Replay(*parts, clock=lambda: self.now).run()
+        found = await Replay(*parts, clock=clock or (lambda: self.now)).run()
         self.intake.closed = False
         return found
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -310,6 +313,20 @@ async def test_a_request_that_nobody_can_decode_is_passed_on() -> None:
         await second.stop()
         assert second.downstream.requests == [b"\xff"]
         assert second.journal.requests == 0
+
+
+async def test_when_it_takes_long_it_tells_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "onpath")
+    async with journalled() as (first, folder):
+        for number in range(1, 6):
+            await first.intake.traces(request((number, number, NONE)))
+        second = await first.crash(folder())
+        clock = count(100.0, 3.0)
+        await second.start(lambda: next(clock))
+        await second.stop()
+    told = [r.getMessage() for r in caplog.records if "so far" in r.getMessage()]
+    assert told
+    assert all(re.fullmatch("[1-4] of 5 requests are back from the journal so far", line) for line in told)
 
 
 async def test_until_all_is_back_senders_are_told_to_come_later() -> None:
