@@ -58,7 +58,7 @@ class Directory:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
             self.reserve = max(LEAST, min(_RESERVE, shutil.disk_usage(path).total // 8))
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise JournalError(f"the journal {path}: {error.strerror or error}{_advice(path)}") from None
         try:
@@ -87,6 +87,8 @@ class Directory:
     def open_store(self, fsync: Fsync) -> tuple[Store, Contents]:
         """The journal and all that can be read of it, damage set aside. Raises JournalError."""
         try:
+            for path in (self._file, self._log):
+                self._make_private(path)
             if self._repaired.exists():
                 self._put_in_place()
             logged = read_log(_bytes(self._log))
@@ -104,6 +106,13 @@ class Directory:
             return store, found
         except (OSError, Damaged, Foreign, sqlite3.Error) as error:
             raise JournalError(f"the journal {self.path} cannot be opened: {error}") from None
+
+    def _make_private(self, path: Path) -> None:
+        """A link is refused: SQLite would keep the log where it points to, and a crash would lose that."""
+        if path.is_symlink():
+            raise JournalError(f"the journal {self.path} cannot be opened: {path.name} is a link")
+        if path.is_file():
+            path.chmod(0o600)  # it may have come from a backup
 
     def _fault(self, logged: Log) -> str:
         """What is wrong at first sight; SQLite would pass over it in silence."""
@@ -203,7 +212,7 @@ def _bytes(path: Path, most: int = -1) -> bytes:
 
 def _write_private(path: Path, data: bytes) -> None:
     """Raises OSError, also when the disk is full."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with memoryview(data) as rest:
             done = 0

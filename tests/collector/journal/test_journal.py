@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import stat
+import subprocess
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -309,6 +311,50 @@ def test_where_it_cannot_be_it_says_why(tmp_path: Path) -> None:
     (tmp_path / "j" / "journal.sqlite3").mkdir(parents=True)
     with pytest.raises(JournalError, match=r"cannot be opened"):
         Journal.open(settings(tmp_path / "j"))
+
+
+@pytest.mark.parametrize("name", ["lock", "journal.sqlite3", "journal.sqlite3-wal"])
+def test_links_in_it_are_not_followed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "j").mkdir()
+    (tmp_path / "other").write_text("other")
+    (tmp_path / "j" / name).symlink_to(tmp_path / "other")
+    with pytest.raises(JournalError, match=r"is a link|symbolic links"):
+        Journal.open(settings(tmp_path / "j"))
+    assert (tmp_path / "other").read_text() == "other"
+
+
+async def test_a_link_to_it_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "j")
+    async with running(tmp_path / "link") as journal:
+        await append(journal, b"one")
+        with pytest.raises(JournalError, match="in use by another collector"):
+            Journal.open(settings(tmp_path / "j"))
+
+
+async def test_what_was_readable_by_others_is_so_no_longer(tmp_path: Path) -> None:
+    async with running(tmp_path / "j") as journal:
+        await append(journal, b"one")
+    (tmp_path / "j").chmod(0o755)
+    (tmp_path / "j" / "journal.sqlite3").chmod(0o644)
+    async with running(tmp_path / "j") as journal:
+        assert journal.requests == 1
+        assert stat.S_IMODE((tmp_path / "j").stat().st_mode) == 0o700
+        assert stat.S_IMODE((tmp_path / "j" / "journal.sqlite3").stat().st_mode) == 0o600
+
+
+def test_on_a_disk_that_is_only_read_it_says_so(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("mounting a file system needs root")
+    (tmp_path / "disk").mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path / "disk")]
+    if subprocess.run(command, check=False).returncode:
+        pytest.skip("mounting a file system is not allowed here")
+    try:
+        with pytest.raises(JournalError, match="Read-only file system"):
+            Journal.open(settings(tmp_path / "disk" / "j"))
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
 
 
 async def test_the_instance_is_the_same_after_a_restart(tmp_path: Path) -> None:
