@@ -207,6 +207,7 @@ async def test_ending_a_trace() -> None:
         ("POST", "/v1/traces/{id}:complete", {"Content-Type": JSON, "Host": "127.0.0.1:1"}, b"{}", 421),
         ("POST", "/v1/traces/{id}:complete", {"Content-Type": JSON}, b'{"a":1}', 400),
         ("POST", "/v1/traces/{id}:complete", {"Content-Type": JSON}, b"{", 400),
+        ("POST", "/v1/traces/{id}:complete", {"Content-Type": JSON}, b"[" * 60_000, 400),
         ("POST", "/v1/traces/{id}:complete?x=1", {"Content-Type": JSON}, b"{}", 400),
         ("POST", "/v1/traces/short:complete", {"Content-Type": JSON}, b"{}", 400),
         ("GET", "/v1/traces/{id}:complete", {}, None, 405),
@@ -243,6 +244,7 @@ async def test_what_grpc_refuses() -> None:
         assert await ended(calls.GetReport(pb.GetReportRequest(trace_id="x"))) == invalid
         assert await ended(calls.GetReport(pb.GetReportRequest(trace_id=trace_id(9)))) == StatusCode.NOT_FOUND
         assert await ended(calls.ListReports(pb.ListReportsRequest(page_token="x"))) == invalid
+        assert await ended(calls.ListReports(pb.ListReportsRequest(page_token="W1tb" * 50_000))) == invalid
         assert await ended(calls.ListReports(pb.ListReportsRequest(page_size=-1))) == invalid
         strange = pb.Filter(verdict=77)  # type: ignore[arg-type]
         assert await ended(calls.ListReports(pb.ListReportsRequest(filter=strange))) == invalid

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import orjson
+
 from onpath_collector.judging import Outcome
 
 Object = dict[str, Any]
@@ -134,7 +136,7 @@ class Filter:
         if not token:
             return None
         try:
-            before, digest = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            before, digest = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         except (binascii.Error, ValueError, TypeError):
             raise BadToken("this is no page token") from None
         if digest != self._digest() or type(before) is not int or not 0 <= before < 1 << 63:

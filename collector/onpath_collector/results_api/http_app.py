@@ -19,6 +19,8 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+import orjson
+
 from onpath_collector.http_server import Answer, Headers, Receive, Scope, Send
 from onpath_collector.reports import Filter, StoredReport
 from onpath_collector.results_api.calls import LONGEST_WAIT, CallError, Calls
@@ -156,7 +158,7 @@ async def _take_empty(receive: Receive) -> None:
         if not message.get("more_body", False):
             break
     try:
-        empty = not body or json.loads(body) == {}
+        empty = not body or orjson.loads(body) == {}  # nested however deep
     except ValueError:
         empty = False
     if not empty:
