@@ -42,12 +42,12 @@ async def test_a_check_hangs_under_load(
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)  # workers find the check there
     options = {"evaluate": {"workers": workers, "timeout": "3s"}, "buffer": {"settle_delay": "300ms"}}
     forward = {"endpoint": f"grpc://{sink.address}"}
-    source = Given(hangs=HangsOnEach(1000))
+    source = Given(hangs=HangsOnEach(500))
     async with collecting(tmp_path, source, forward=forward, **options) as collector:
         load, lag = await under_load(collector, sink)
     found = Counter(result["verdict"] for result in collector.results)
     hung = {result["trace_id"] for result in collector.results if result["verdict"] == "unknown"}
-    assert hung == {trace for trace in load.traces if int(trace, 16) % 1000 == 0}
+    assert hung == {trace for trace in load.traces if int(trace, 16) % 500 == 0}
     assert found["pass"] == len(load.traces) - len(hung)
     tell(f"{len(load.acknowledged)} spans, all downstream {lag:.2f} s after the last; {dict(found)};", collector.ledger)
 
