@@ -41,6 +41,7 @@ class Fleet:
         buffer: str = "",
         fixed: bool = False,
     ) -> None:
+        collector = program()
         self.names = Names(folder)
         self.port = free_port(HOSTS)
         settings = f"gateway: {{members: {Names.NAME}, interval: 500ms, lag: {lag}s}}\nbuffer: {{{buffer}}}\n"
@@ -52,10 +53,10 @@ class Fleet:
             for gateway, host in zip(self.gateways, HOSTS, strict=False)
         ]
         self.names.point_to(HOSTS[:3])
-        for collector in self.running:
-            collector.process.wait_for_line("and are 3")
+        for gateway in self.running:
+            gateway.process.wait_for_line("and are 3")
         hosts = HOSTS[:3] if fixed else ()
-        self.balancer = stack.enter_context(Balancer(program(), self.names, self.port, *over, hosts=hosts))
+        self.balancer = stack.enter_context(Balancer(collector, self.names, self.port, *over, hosts=hosts))
         until(lambda: self.balancer.counted("otelcol_loadbalancer_num_backends") == 3, lambda: "three backends")
 
     def results(self) -> list[Result]:
