@@ -48,6 +48,7 @@ from onpath_collector.config_parts import (
     TlsConfig,
 )
 from onpath_collector.config_values import Duration
+from onpath_collector.downstream.endpoint import without_secrets
 
 __all__ = [
     "AdminConfig",
@@ -177,7 +178,7 @@ def checked(path: Path) -> tuple[list[str], list[str]]:
 
 
 def shown(settings: Settings) -> dict[str, Any]:
-    """What is in force, for `--print-config`: header values and paths of sinks may be secrets and stay hidden."""
+    """What is in force, for `--print-config`, without what may be secret: header values, paths of sinks."""
     found = settings.model_dump(mode="json")
     forward, results = found["forward"], found["results"]
     signals = [part[name] for part in (forward, results) for name in ("traces", "logs", "metrics") if name in part]
@@ -185,6 +186,8 @@ def shown(settings: Settings) -> dict[str, Any]:
         part["headers"] = dict.fromkeys(part["headers"], "(hidden)")
     hidden(found["receivers"]["kafka"])
     hidden(results["kafka"])
+    base_url = found["judge"]["base_url"]
+    found["judge"]["base_url"] = base_url and without_secrets(base_url)
     for sink in results["sinks"]:
         sink["url"] = sink["url"] and _open_part(sink["url"])
     return found

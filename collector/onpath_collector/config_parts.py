@@ -14,6 +14,7 @@ from onpath_collector.allowed import cores_allowed
 from onpath_collector.buffer import BufferSettings
 from onpath_collector.config_kafka import KafkaReceiverSettings, KafkaResultsConfig
 from onpath_collector.config_values import Address, Duration, Size, Target, Time, worker_count
+from onpath_collector.downstream.endpoint import without_secrets
 from onpath_collector.listening import is_loopback
 
 
@@ -244,7 +245,7 @@ class JudgeConfig(_Part):
     @property
     def destination(self) -> str | None:
         """Where values that are judged go; None: nowhere."""
-        return None if self.base_url is None else f"{self.base_url} (model {self.model})"
+        return None if self.base_url is None else f"{without_secrets(str(self.base_url))} (model {self.model})"
 
 
 class AdminConfig(PortConfig):

@@ -42,11 +42,6 @@ class JudgeSettings:
     sample: float = 1.0
     cache: int = 1000
 
-    @property
-    def destination(self) -> str:
-        """Where values go, for whoever starts or validates."""
-        return f"{self.base_url} (model {self.model})"
-
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)

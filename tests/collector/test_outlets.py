@@ -9,6 +9,7 @@ import pytest
 
 from onpath_collector.config import ConfigError, Settings, load_settings, shown
 from onpath_collector.outlets import _onward, _place, endpoints, forwarders, otlp_results, sinks
+from onpath_collector.told import ready
 
 
 def settings(**parts: Any) -> Settings:
@@ -133,3 +134,21 @@ def test_secrets_in_urls_are_not_shown() -> None:
         "http://b:5000/(hidden)",
         "https://hooks.example/(hidden)",
     ]
+
+
+@pytest.mark.parametrize("part", ["forward", "results"])
+@pytest.mark.parametrize("url", ["http://me:hunter2@a:4318", "https://a/v1?key=hunter2", "me:hunter2@a:4317"])
+def test_endpoints_take_no_secrets_and_what_is_said_of_them_has_none(part: str, url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings(**{part: {"endpoint": url}})
+    (said,) = refused.value.problems
+    assert f"{part}/endpoint" in said
+    assert "hunter2" not in said
+
+
+def test_a_model_behind_a_password_is_told_of_without_it() -> None:
+    loaded = settings(judge={"base_url": "https://me:hunter2@models.example/v1?key=hunter3", "model": "m"})
+    told = f"{shown(loaded)} {loaded.judge.destination} {ready(loaded, None, {})}"
+    assert "https://models.example/v1 (model m)" in told
+    assert "hunter" not in told
+    assert "hunter2" in str(loaded.judge.base_url), "it is asked with it"

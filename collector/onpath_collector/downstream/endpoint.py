@@ -32,17 +32,27 @@ class Endpoint:
 
 
 def parse_endpoint(endpoint: str) -> Endpoint:
-    """Raises ValueError, whose message says what an endpoint looks like."""
+    """Raises ValueError, whose message says what an endpoint looks like, and holds no credentials."""
     url = urlsplit(endpoint)
+    if "@" in url.netloc or url.query or url.fragment:
+        raise ValueError(f"{without_secrets(endpoint)!r} takes no user, password or query: credentials go into headers")
     if url.scheme not in _PORTS or not url.hostname:
         raise ValueError(
-            f"{endpoint!r} is not an endpoint such as grpc://HOST:PORT, http://HOST:PORT or https://HOST:PORT"
+            f"{without_secrets(endpoint)!r} is not an endpoint such as grpc://HOST:PORT, http://HOST:PORT or https://HOST:PORT"
         )
     try:
         port = url.port
     except ValueError as error:
-        raise ValueError(f"{endpoint!r} has no usable port: {error}") from error
+        raise ValueError(f"{endpoint!r} has no usable port: {error}") from None
     return Endpoint(url.scheme, url.hostname, port or _PORTS[url.scheme], url.path.rstrip("/"))
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be shown: without user, password, query and fragment."""
+    shown = url.partition("?")[0].partition("#")[0]
+    scheme, found, rest = shown.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{found}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def is_own_endpoint(endpoint: str, own_addresses: Iterable[str]) -> bool:
