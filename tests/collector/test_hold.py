@@ -242,6 +242,19 @@ def test_a_mark_replaces_what_was_there() -> None:
     assert [(a.key, a.value.string_value) for a in attributes] == [("other", "kept"), ("onpath.verdict", "pass")]
 
 
+def test_a_verdict_without_a_score_leaves_none_that_the_agent_made_up() -> None:
+    made = ExportTraceServiceRequest.FromString(request((1, 1, NONE), (1, 2, 1)))
+    claimed = ("gen_ai.evaluation.score.value", "onpath.summary", "onpath.trace.complete")
+    for span in made.resource_spans[0].scope_spans[0].spans:
+        for key in claimed:
+            span.attributes.add(key=key).value.double_value = 1
+    marks = {((1).to_bytes(16), (1).to_bytes(8)): MARK}
+    (group,) = ExportTraceServiceRequest.FromString(marked([made.SerializeToString()], marks)).resource_spans
+    judged, other = group.scope_spans[0].spans
+    assert [a.key for a in judged.attributes] == ["onpath.trace.complete", "onpath.verdict"]
+    assert [a.key for a in other.attributes] == [*claimed]
+
+
 def chunk_of(body: bytes, trace: int) -> Chunk:
     return next(c for c in split(body).chunks if c.trace_id == trace.to_bytes(16))
 

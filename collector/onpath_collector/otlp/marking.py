@@ -6,10 +6,9 @@ Whatever else is in their messages, unknown fields too, stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from onpath_collector.otlp.splitting import Chunk, fault_of
 from onpath_collector.otlp.wire import parse
@@ -18,8 +17,18 @@ Marks: TypeAlias = Mapping[tuple[bytes, bytes], bytes]
 """Serialised attributes of a span, by its trace and span id."""
 
 
+MARKS: Final = frozenset(
+    {
+        *(f"gen_ai.evaluation.{name}" for name in ("name", "score.value", "score.label", "explanation")),
+        *(f"onpath.{name}" for name in ("workflow", "verdict", "severity", "summary", "evaluation.id", "revision")),
+        *(f"onpath.{name}" for name in ("complete", "release_reason", "policy.fingerprint", "version")),
+    }
+)
+"""What a verdict on a span consists of. A span that gets one keeps none of these that it had from elsewhere."""
+
+
 def marked(chunks: Iterable[bytes], marks: Marks) -> bytes:
-    """An ExportTraceServiceRequest of these TracesData, one after the other; an attribute that is there is replaced."""
+    """An ExportTraceServiceRequest of these TracesData, one after the other; marks that are there are replaced."""
     return b"".join([_marked(data, marks) if any(span_id in data for _, span_id in marks) else data for data in chunks])
 
 
@@ -29,9 +38,8 @@ def _marked(data: bytes, marks: Marks) -> bytes:
         mark = marks.get((span.trace_id, span.span_id))
         if mark is None:
             continue
-        added = {attribute.key for attribute in Span.FromString(mark).attributes}
         for i in reversed(range(len(span.attributes))):
-            if span.attributes[i].key in added:
+            if span.attributes[i].key in MARKS:
                 del span.attributes[i]
         span.MergeFromString(mark)
     return request.SerializeToString()

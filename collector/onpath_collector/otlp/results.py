@@ -24,6 +24,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from onpath.report import Verdict
 from onpath.results import EVALUATION_ID, EVENT_NAME, SCOPE_NAME, Leaving, SpanMode, SpanValues, version
 from onpath.results_presets import Preset
+from onpath_collector.otlp.marking import MARKS
 from onpath_collector.otlp.wire import joined, varint
 
 _RESOURCES: Final = b"\x0a"  # wire tags, length-delimited: resource_spans and resource_logs, field 1 ...
@@ -31,8 +32,6 @@ _SCOPES: Final = b"\x12"  # ... scope_spans and scope_logs, field 2 ...
 _RECORDS: Final = b"\x12"  # ... spans and log_records, field 2 ...
 _LOG_ATTRIBUTE: Final = b"\x32"  # ... attributes of a log record, field 6 ...
 _SPAN_ATTRIBUTE: Final = b"\x4a"  # ... and of a span, field 9
-
-_MARKS: Final = ("onpath.", "gen_ai.evaluation.")  # what of the evaluation span an agent's span can carry
 
 _SAMPLED: Final = 1  # W3C trace flags
 _KNOWN: Final = SpanFlags.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
@@ -73,7 +72,7 @@ def encode_marks(leaving: Iterable[Leaving]) -> dict[tuple[bytes, bytes], bytes]
 
 def _mark(one: Leaving) -> bytes:
     found = one.span("clamped").attributes
-    return _attributes({k: v for k, v in found.items() if k.startswith(_MARKS)}, _SPAN_ATTRIBUTE)
+    return _attributes({k: v for k, v in found.items() if k in MARKS}, _SPAN_ATTRIBUTE)
 
 
 def _request(resource: Mapping[str, str], records: Sequence[bytes]) -> bytes:
