@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from benchmarks._load import cpu
-from tests.peers.kafka.broker import Broker, Unavailable, fetch, missing
+from tests.peers.kafka.broker import Broker, missing
 from tests.support.collector import Collector, Result
 from tests.support.durable import POLICY
 from tests.support.kafka import read_all
@@ -31,16 +31,7 @@ pytestmark = [pytest.mark.peers, pytest.mark.skipif(missing() is not None, reaso
 
 PARTITIONS = 12
 Verdicts = dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    try:
-        fetch()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with Broker() as running:
-        yield running
+Groups = Callable[..., "Group"]
 
 
 class Runs:
@@ -169,10 +160,23 @@ def assert_one_verdict_each(results: Sequence[Result], truth: Verdicts) -> int:
     return len(results) - len(said)
 
 
-def test_one_is_killed_and_one_joins_under_load(tmp_path: Path, broker: Broker) -> None:
+def assert_nothing_unsettled(group: Group) -> None:
+    """And the watermark is at the end of each partition, once the last results are out."""
+    members = [member for member in group.members if not member.killed]
+    until(
+        lambda: (
+            not sum(
+                metric(member, f"onpath_kafka_{name}_records") for member in members for name in ("unsettled", "lag")
+            )
+        ),
+        lambda: "every record to be settled",
+    )
+
+
+def test_one_is_killed_and_one_joins_under_load(groups: Groups, tmp_path: Path, broker: Broker) -> None:
     runs = Runs(1, 6000)
     with OtlpSink() as sink:
-        group = Group(tmp_path, broker, "kill")
+        group = groups(tmp_path, broker, "kill")
         forward = ("--forward", f"grpc://{sink.address}")
         members = [group.member(*forward) for _ in range(3)]
         load = threading.Thread(target=runs.produce, args=(broker.address, "kill", 250, 1.5))
@@ -184,6 +188,13 @@ def test_one_is_killed_and_one_joins_under_load(tmp_path: Path, broker: Broker) 
         group.member(*forward)
         load.join()
         until(lambda: group.judged >= set(runs.truth), lambda: f"{len(group.judged)} of {len(runs.truth)}", 90)
+        for member in (member for member in group.members if not member.killed):
+            read, waiting = (
+                metric(member, "onpath_kafka_records_read_total"),
+                metric(member, "onpath_kafka_records_waiting"),
+            )
+            assert read == metric(member, "onpath_kafka_records_total") + waiting
+        assert_nothing_unsettled(group)
         group.leave()
         there = {(span.trace_id, span.span_id) for span in sink.spans()}
     again = assert_one_verdict_each(group.results, runs.truth)
@@ -199,15 +210,15 @@ def test_one_is_killed_and_one_joins_under_load(tmp_path: Path, broker: Broker) 
         print(member.report_file.parent.name, ledger)
 
 
-def test_a_broker_that_asks_for_tls_and_a_password(tmp_path: Path, broker: Broker) -> None:
+def test_a_broker_that_asks_for_tls_and_a_password(groups: Groups, tmp_path: Path, broker: Broker) -> None:
     runs = Runs(4, 30)
-    group = Group(tmp_path, broker, "secure", secure=True)
+    group = groups(tmp_path, broker, "secure", secure=True)
     group.member()
     runs.produce(broker.address, "secure")
     until(lambda: group.judged >= set(runs.truth), lambda: f"{len(group.judged)} of {len(runs.truth)}")
     group.leave()
     assert len(read_all(broker.address, "secure-reports", len(runs.truth))) == len(runs.truth)
-    refused = Group(tmp_path / "refused", broker, "refused", secure=True)
+    refused = groups(tmp_path / "refused", broker, "refused", secure=True)
     told = yaml.safe_load(refused.config.read_text(encoding="utf-8"))
     told["receivers"]["kafka"]["options"]["sasl.password"] = "wrong"
     refused.config.write_text(yaml.safe_dump(told), encoding="utf-8")
@@ -217,13 +228,13 @@ def test_a_broker_that_asks_for_tls_and_a_password(tmp_path: Path, broker: Broke
     assert "for-tests-alone" not in member.output
 
 
-def test_throughput_by_number_of_consumers(tmp_path: Path, broker: Broker) -> None:
+def test_throughput_by_number_of_consumers(groups: Groups, tmp_path: Path, broker: Broker) -> None:
     runs = Runs(2, 8000)
     spans = len(runs.keys)
     rows = []
     for consumers in (1, 2, 3):
         topic = f"speed-{consumers}"
-        group = Group(tmp_path / topic, broker, topic)
+        group = groups(tmp_path / topic, broker, topic)
         for _ in range(consumers):
             group.member()
         group.until_assigned()
@@ -241,10 +252,10 @@ def test_throughput_by_number_of_consumers(tmp_path: Path, broker: Broker) -> No
         print(f"{consumers:9d} {by_run:7.0f} {by_span:8.0f} {by_cpu:8.0f}")
 
 
-def test_the_collector_ends_in_time_when_the_broker_has_gone(tmp_path: Path) -> None:
+def test_the_collector_ends_in_time_when_the_broker_has_gone(groups: Groups, tmp_path: Path) -> None:
     with Broker() as broker:
         runs = Runs(3, 50)
-        group = Group(tmp_path, broker, "gone")
+        group = groups(tmp_path, broker, "gone")
         group.member()
         runs.produce(broker.address, "gone")
         until(lambda: group.judged >= set(runs.truth), lambda: f"{len(group.judged)} of {len(runs.truth)}")

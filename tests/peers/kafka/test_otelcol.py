@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from onpath_collector.otlp import from_json, split
 from tests.peers.kafka.broker import Broker, missing
-from tests.peers.kafka.test_group import Group, assert_one_verdict_each
+from tests.peers.kafka.test_group import Groups, assert_one_verdict_each
 from tests.support.durable import free_address
 from tests.support.kafka import read_all
 from tests.support.load import Load
@@ -22,14 +21,10 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.peers, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-
-
 @pytest.mark.parametrize("encoding", ["otlp_proto", "otlp_json"])
-def test_what_its_exporter_writes_is_judged_whole(tmp_path: Path, broker: Broker, encoding: str) -> None:
+def test_what_its_exporter_writes_is_judged_whole(
+    groups: Groups, tmp_path: Path, broker: Broker, encoding: str
+) -> None:
     address, http, metrics = (free_address() for _ in range(3))
     settings = {
         "OTLP_GRPC": address,
@@ -39,7 +34,7 @@ def test_what_its_exporter_writes_is_judged_whole(tmp_path: Path, broker: Broker
         "KAFKA_TOPIC": encoding,
         "KAFKA_ENCODING": encoding,
     }
-    group = Group(tmp_path, broker, encoding, encoding=encoding)
+    group = groups(tmp_path, broker, encoding, encoding=encoding)
     for _ in range(2):
         group.member("--settle-delay", "6s")  # one span of each batch comes late, on a busy machine later still
     group.until_assigned()
