@@ -49,12 +49,12 @@ class _Kafka(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    brokers: list[Address] = []
+    brokers: list[Address] = []  # none: no Kafka
     options: Options = {}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.model_fields_set and not self.brokers:
+        if self.model_fields_set and "brokers" not in self.model_fields_set:
             raise ValueError("brokers are needed: HOST:PORT of one or more of them")
         return self
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from onpath.units import byte_count, seconds
+from onpath.units import byte_count, duration_text, seconds, size_text
 from onpath_collector.downstream.endpoint import parse_endpoint
 
 
@@ -46,15 +46,14 @@ def _address(value: str) -> str:
 
 
 def _target(value: str) -> str:
-    try:
-        parse_endpoint(value)
-    except ValueError as error:
-        raise ValueError(f"{error}; expected grpc://HOST:PORT, http://HOST:PORT or https://HOST:PORT") from None
+    parse_endpoint(value)
     return value
 
 
-Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0)]
-Time = Annotated[float, BeforeValidator(_duration), Field(gt=0)]  # a duration that something takes
-Size = Annotated[int, BeforeValidator(_size), Field(ge=0)]
+# In JSON, which is what is shown of settings, they are written as they are read.
+_Seconds = Annotated[float, BeforeValidator(_duration), PlainSerializer(duration_text, when_used="json")]
+Duration = Annotated[_Seconds, Field(ge=0)]
+Time = Annotated[_Seconds, Field(gt=0)]  # a duration that something takes
+Size = Annotated[int, BeforeValidator(_size), Field(ge=0), PlainSerializer(size_text, when_used="json")]
 Address = Annotated[str, AfterValidator(_address)]
 Target = Annotated[str, AfterValidator(_target)]

@@ -39,4 +39,4 @@ def _asking(workers: Judge, config: JudgeConfig) -> Judge:
         from onpath.judge import JudgeSettings
     except ModuleNotFoundError:
         raise ValueError("a judge needs more than the collector: pip install 'onpath[collector,judge]'") from None
-    return Asking(workers, Model(JudgeSettings(**config.model_dump(mode="json"))))
+    return Asking(workers, Model(JudgeSettings(**{**config.model_dump(), "base_url": str(config.base_url)})))

@@ -28,3 +28,19 @@ def byte_count(text: str) -> int:
     if not found or found[2] not in _BYTES:
         raise ValueError(f"{text!r} is not a size such as 64MiB or 1GiB")
     return int(float(found[1]) * _BYTES[found[2]])
+
+
+def duration_text(value: float) -> str:
+    """A duration, seconds, that `seconds` reads as the same: in the largest unit of which it is a whole number."""
+    for unit in ("h", "m", "s"):
+        if value and value % _SECONDS[unit] == 0:
+            return f"{value / _SECONDS[unit]:.0f}{unit}"
+    return f"{value:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def size_text(value: int) -> str:
+    """A number of bytes that `byte_count` reads as the same: in the largest unit of which it is a whole number."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if value and value % _BYTES[unit] == 0:
+            return f"{value // _BYTES[unit]}{unit}"
+    return str(value)

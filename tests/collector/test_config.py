@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from onpath_collector.config import ConfigError, Settings, load_settings, shown
+from onpath_collector.config import ConfigError, load_settings, shown
 
 
 def written(folder: Path, text: str) -> Path:
@@ -131,7 +132,14 @@ def test_durations_need_a_unit(tmp_path: Path, value: str) -> None:
 def test_header_values_are_secrets() -> None:
     settings = load_settings(None, {"forward": {"headers": {"authorization": "Bearer abc"}}})
     assert "abc" not in str(shown(settings))
-    assert shown(Settings())["buffer"]["settle_delay"] == 2.0
+
+
+def test_what_is_shown_can_be_used(tmp_path: Path) -> None:
+    settings = load_settings(None, {"buffer": {"settle_delay": "1500ms", "late_bytes": "1000"}, "policy": "p.yaml"})
+    text = yaml.safe_dump({**shown(settings), "policy": None}, sort_keys=False)
+    assert load_settings(written(tmp_path, text), {"policy": "p.yaml"}).model_dump() == settings.model_dump()
+    assert shown(settings)["buffer"]["settle_delay"] == "1.5s"
+    assert shown(settings)["buffer"]["trace_bytes_limit"] == "32MiB"
 
 
 def test_what_guards_a_port_goes_together(tmp_path: Path) -> None:
