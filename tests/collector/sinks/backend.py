@@ -43,7 +43,10 @@ class Request:
 
 
 class Backend:
-    """`async with Backend() as backend`. `answers` are used up one a request; after them it says 200 and {}."""
+    """`async with Backend() as backend`. `answers` are used up one a request; after them it says 200 and {}.
+
+    A text is answered as HTML, all else as JSON.
+    """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -72,6 +75,8 @@ class Backend:
         body = await request.read()
         self.requests.append(Request(request.method, request.path_qs, dict(request.headers), body))
         status, document, headers = self.answers.popleft() if self.answers else (200, {}, {})
+        if isinstance(document, str):
+            return web.Response(text=document, content_type="text/html", status=status, headers=headers)
         return web.json_response(document, status=status, headers=headers)
 
     def sink(self, kind: Any, environment: Mapping[str, str] | None = None, path: str = "") -> SinkExporter:
@@ -117,7 +122,7 @@ def document(*evaluations: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def outcome(*documents: dict[str, Any], root: bool = True, end_ns: int | None = ENDED) -> Outcome:
     lines = tuple(json.dumps(each) for each in documents)
-    return Outcome(TRACE_ID, 1, "", lines, places=tuple(Place(root, end_ns) for _ in lines))
+    return Outcome(TRACE_ID, 1, "", lines=lines, places=tuple(Place(root, end_ns) for _ in lines))
 
 
 def scored(*evaluations: dict[str, Any], root: bool = True, **more: Any) -> Scored:

@@ -259,6 +259,30 @@ async def test_answers_after_which_it_is_tried_again(status: int) -> None:
         await http.close()
 
 
+@pytest.mark.parametrize("kind", ["phoenix", "mlflow", "langfuse", "langsmith", "datadog"])
+async def test_a_login_page_takes_no_scores(kind: str) -> None:
+    async with Backend() as backend:
+        backend.answer(200, "<!doctype html><title>Sign in</title>")
+        sink = backend.sink(kind)
+        sink.export(outcome(document()))
+        async with asyncio.timeout(10):
+            while not sink.counts.retries:  # noqa: ASYNC110 - what is looked at has no event
+                await asyncio.sleep(0.01)
+        assert (sink.counts.sent, sink.counts.queued) == (0, 1)
+        await sink.close(sink._clock() + 10)
+        assert sink.counts.sent == 1
+
+
+async def test_a_webhook_may_answer_in_whatever_words() -> None:
+    async with Backend() as backend:
+        backend.answer(200, "ok")
+        sink = backend.sink("webhook")
+        sink.export(outcome(document()))
+        await idle(sink)
+        await sink.close(sink._clock())
+        assert (sink.counts.sent, sink.counts.retries) == (1, 0)
+
+
 async def test_nobody_there_and_nobody_answering() -> None:
     http = Http("http://127.0.0.1:1", {}, 5)
     assert isinstance((await http.call("GET", "/")).outcome, Retry)

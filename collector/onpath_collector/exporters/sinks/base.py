@@ -152,7 +152,10 @@ class Http:
                 method, self._url + path, data=data, headers=sent, timeout=self._timeout, allow_redirects=False
             ) as response:
                 content = await read_limited(response)
-                return Reply(response.status, content, _outcome(response.status, retry_after(response), content))
+                outcome = _outcome(response.status, retry_after(response), content)
+                if isinstance(outcome, Delivered) and response.content_type == "text/html":
+                    outcome = Retry("web_page", message="a web page answers, a login as a rule, and no API")
+                return Reply(response.status, content, outcome)
         except TimeoutError:
             return Reply(0, b"", Retry("timeout"))
         except (aiohttp.ClientError, OSError) as error:

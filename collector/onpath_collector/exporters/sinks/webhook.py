@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from onpath.results import json_text
-from onpath_collector.downstream.base import Outcome
+from onpath_collector.downstream.base import Delivered, Outcome
 from onpath_collector.exporters.sinks.base import Http, Scored, Target
 
 
@@ -37,7 +37,8 @@ class Webhook:
             "X-Onpath-Signature": signature(self._secret, int(self._clock()), body),
             "X-Onpath-Key": _key(scored),
         }
-        return (await http.call("POST", "", body, headers)).outcome
+        reply = await http.call("POST", "", body, headers)
+        return Delivered() if 200 <= reply.status < 300 else reply.outcome  # in whatever words
 
 
 def signature(secret: bytes, at: int, body: bytes) -> str:
