@@ -12,7 +12,7 @@ from grpc import StatusCode
 
 from tests.integration.test_faults import PARTIAL
 from tests.support.durable import Lives, assert_nothing_lost
-from tests.support.load import Load
+from tests.support.load import Load, keys
 from tests.support.otlp_sink import Answer, OtlpSink
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
@@ -21,14 +21,19 @@ SECONDS = 10
 RETRY = "forward: {timeout: 500ms, retry: {initial: 50ms, max: 200ms, elapsed: 60s}}\nshutdown_timeout: 15s\n"
 
 
-def run(folder: Path, address: str, tell: Callable[..., None]) -> tuple[Lives, Load, dict[str, object]]:
+def run(
+    folder: Path, address: str, tell: Callable[..., None], rate: float = 80, sink: OtlpSink | None = None
+) -> tuple[Lives, Load, dict[str, object]]:
+    """With `sink` it is stopped once that has everything."""
     config = folder / "onpath.yaml"
     config.write_text(RETRY, encoding="utf-8")
     lives = Lives(folder, address, "--config", str(config), "--settle-delay", "300ms")
-    with lives.start() as collector, Load(lives.address, threads=4, rate=80) as load:
+    with lives.start() as collector, Load(lives.address, threads=4, rate=rate) as load:
         time.sleep(SECONDS)
         load.stop()
         until(lambda: load.traces <= lives.judged, lambda: "a verdict on every trace", 60)
+        if sink is not None:
+            until(lambda: load.acknowledged <= keys(sink.spans()), lambda: "all spans downstream", 120)
     assert load.failures == []
     tell(f"{len(load.acknowledged)} spans, {load.refused} calls refused;", collector.ledger)
     return lives, load, collector.ledger
@@ -39,7 +44,9 @@ def test_seven_of_ten_calls_fail(tmp_path: Path, sink: OtlpSink, hint: str, tell
     draw = random.Random()
     failing: Answer = StatusCode.UNAVAILABLE if hint == "away" else None
     sink.answer = lambda signal, body: failing if draw.random() < 0.7 else b""
-    lives, load, ledger = run(tmp_path, sink.address, tell)
+    lives, load, ledger = run(
+        tmp_path, sink.address, tell, 80 if hint == "away" else 10, sink
+    )  # calls that hang hold up
     assert_nothing_lost(lives, load.acknowledged, sink)
     assert (ledger["spans_dropped"], ledger["spans_queued"]) == ({}, 0)
 
