@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,22 +21,17 @@ from tests.collector.journal.test_damage import (
     overwrite_tail,
     truncate,
 )
+from tests.support.disks import small_disk
 from tests.support.durable import Lives, assert_nothing_lost
 from tests.support.load import Load
 from tests.support.otlp_sink import OtlpSink
 from tests.support.waiting import until
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a small file system needs root")
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)], check=False).returncode:
-        pytest.skip("mounting a small file system is not allowed here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+@pytest.fixture(name="small_disk")
+def a_small_disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", 6 << 20) as folder:
+        yield folder
 
 
 def test_a_journal_that_fills_its_disk_goes_on_by_itself(

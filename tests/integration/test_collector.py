@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +44,6 @@ def policy(tmp_path: Path) -> Path:
     path = tmp_path / "policy.yaml"
     path.write_text(POLICY, encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with OtlpSink() as running:
-        yield running
 
 
 def agent_run(endpoint: str, *tools: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ from tests.support.requests import span_ids, traces
 from tests.support.service import collecting
 
 NO_RESULTS = {signal: {"enabled": False} for signal in ("traces", "logs", "metrics")}
-
-
-@pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with OtlpSink() as running:
-        yield running
 
 
 def with_invalid(*broken: int, spans: int = 4) -> tuple[bytes, bytes]:

@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,12 +23,6 @@ from tests.support.processes import Child
 from tests.support.waiting import until
 
 LONG = ("--settle-delay", "10m")
-
-
-@pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with OtlpSink() as running:
-        yield running
 
 
 def sent(lives: Lives, count: int, *, padding: int = 0, seed: int = 1) -> set[tuple[bytes, bytes]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,6 @@ RETRY = {"initial": "20ms", "max": "50ms", "elapsed": "30s"}
 PARTIAL = ExportTraceServiceResponse(
     partial_success=ExportTracePartialSuccess(rejected_spans=1, error_message="told to")
 ).SerializeToString()
-
-
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    path = tmp_path / "policy.yaml"
-    path.write_text(POLICY, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with OtlpSink() as running:
-        yield running
 
 
 def forward(address: str, **options: Any) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +129,6 @@ REQUESTS = [golden(number, case) for number, case in enumerate(CASES)]
 def as_sent(request: bytes, case: dict[str, Any]) -> bytes:
     """JSON has no fields that are not known."""
     return from_json("traces", as_json(request)) if "json" in case["transport"] else request
-
-
-@pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with OtlpSink() as running:
-        yield running
 
 
 async def test_they_go_on_byte_for_byte_over_every_transport(tmp_path: Path, sink: OtlpSink) -> None:

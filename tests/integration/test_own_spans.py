@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from onpath.results import SCOPE_NAME
-from tests.support.durable import POLICY
 from tests.support.load import request, traces
 from tests.support.otlp_sink import OtlpSink
 from tests.support.service import Collecting, collecting
 
 SOON = {"settle_delay": "100ms"}
-
-
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    path = tmp_path / "policy.yaml"
-    path.write_text(POLICY, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with OtlpSink() as running:
-        yield running
 
 
 def results_among(bodies: list[bytes]) -> list[ExportTraceServiceRequest]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from grpc import StatusCode
 
 from tests.support import contract
 from tests.support.contract_senders import grpc_sender, http_sender
-from tests.support.durable import POLICY
 from tests.support.grpc_peers import raw_client
 from tests.support.http_peers import JSON, PROTOBUF, http_client
 from tests.support.otlp_sink import OtlpSink
@@ -34,19 +33,6 @@ SPOILT: dict[contract.Mode, Callable[[int], bool]] = {
     "retryable": lambda number: False,
     "mixed": lambda number: number % 5 == 0,
 }
-
-
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    path = tmp_path / "policy.yaml"
-    path.write_text(POLICY, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def sink() -> Iterator[OtlpSink]:
-    with OtlpSink() as running:
-        yield running
 
 
 class Arrived:

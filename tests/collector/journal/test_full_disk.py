@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,21 +15,15 @@ from hypothesis import strategies as st
 from onpath_collector.journal import Full, Journal, JournalSettings
 from onpath_collector.journal.room import LEAST, Room, room_for
 from tests.collector.journal.filled import crash, opened
+from tests.support.disks import small_disk
 
 SIZE = 3 << 20
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a small file system needs root")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
-    if subprocess.run(command, check=False).returncode:
-        pytest.skip("mounting a small file system is not allowed here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+@pytest.fixture(name="small_disk")
+def a_small_disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", SIZE) as folder:
+        yield folder
 
 
 class Sender:
