@@ -113,6 +113,7 @@ async def test_revisions_are_numbered_as_they_were() -> None:
         second = await first.crash(folder())
         second.judge.allow(2)
         await second.start()
+        await second.until_reports(2)
         assert second.exits.reports == first.exits.reports
         assert reasons(second.exits.reports) == [("root_ended", 1, [1]), ("root_ended", 2, [1, 2])]
         await second.walk(SETTLE)
