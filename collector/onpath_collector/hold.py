@@ -1,7 +1,7 @@
 """Inline mode (`forward.hold`): spans wait for the verdict on their trace, and the span it is about carries it on.
 
     chunk -> buffer keeps it?  no  -> forward queue, as it came
-                               yes -> held -> released: a Parcel -> judged -> marked -> forward queue, in one request
+                               yes -> held -> released: a Parcel -> judged -> marked -> forward queue, together
 
 What is over a limit goes on unmarked: a trace let go for its size or for want of memory does not wait for its verdict.
 The bytes are those that the buffer has, and count there; here is only which of them are still to be passed on.
@@ -17,11 +17,12 @@ from onpath_collector.forward import Forwarder
 from onpath_collector.otlp import Chunk
 from onpath_collector.otlp.marking import Marks, marked
 
+_REQUEST: Final = 3 << 20  # bytes; gRPC servers take no more than 4 MiB unless they are told to, marks included
 _OVER: Final = frozenset[Reason]({"span_limit", "bytes_limit", "memory"})
 
 
 class Parcel:
-    """Spans that leave in one request, once `waits` releases are judged."""
+    """Spans that leave together, once `waits` releases are judged: in one request, large ones in several."""
 
     __slots__ = ("_then", "chunks", "gone", "marks", "sent", "waits")
 
@@ -36,6 +37,18 @@ class Parcel:
     @property
     def spans(self) -> int:
         return sum(self.chunks.values())
+
+    def requests(self) -> list[dict[bytes, int]]:
+        """The chunks of each request: as many as a usual receiver takes, and one that is larger as it came, alone."""
+        found: list[dict[bytes, int]] = []
+        size = 0
+        for data, spans in self.chunks.items():
+            size += len(data)
+            if not found or size > _REQUEST:
+                found.append({})
+                size = len(data)
+            found[-1][data] = spans
+        return found
 
     def when_sent(self, then: Callable[[], None]) -> None:
         """Calls `then` once the downstream has it, or will never have it."""
@@ -123,10 +136,18 @@ class Hold:
             return
         parcel.gone = True
         self._waiting.pop(parcel, None)
-        spans = parcel.spans
-        self.spans -= spans
-        if spans:
-            self._forwarder.enqueue(marked(parcel.chunks, parcel.marks), spans, lambda _: parcel.settle())
-        else:
+        self.spans -= parcel.spans
+        requests = parcel.requests()
+        left = len(requests)
+
+        def one_less(_: str | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                parcel.settle()
+
+        for chunks in requests:
+            self._forwarder.enqueue(marked(chunks, parcel.marks), sum(chunks.values()), one_less)
+        if not requests:
             parcel.settle()
         parcel.chunks = {}

@@ -89,6 +89,20 @@ async def test_what_comes_twice_while_it_is_held_is_passed_on_once() -> None:
         assert sent(collector)[1:] == [[(1, 1, False)]]
 
 
+async def test_a_large_trace_leaves_in_requests_that_receivers_take() -> None:
+    async with journalled(hold=True) as (collector, _):
+        came = [request((1, number, 1), text="x" * size) for number, size in ((2, 2 << 20), (3, 2 << 20), (4, 5 << 20))]
+        for body in (*came, request((1, 5, 1)), request((1, 1, NONE))):
+            await collector.intake.traces(body)
+        await collector.walk(SETTLE)
+        await collector.judged()
+        assert collector.downstream.requests[:3] == came
+        assert sent(collector)[3:] == [[(1, 5, False), (1, 1, True)]]
+        assert collector.intake.sums()["spans_forwarded"] == 5
+        await collector.written()
+        assert collector.journal.requests == 0
+
+
 async def test_late_spans_wait_for_their_revision() -> None:
     async with journalled(hold=True) as (collector, _):
         await collector.intake.traces(request((1, 1, NONE)))
