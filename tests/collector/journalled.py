@@ -54,7 +54,6 @@ class SlowJudge:
     def __init__(self) -> None:
         self.broken = False
         self._allowed = asyncio.Semaphore(0)
-        self.done = 0  # jobs
 
     def allow(self, jobs: int) -> None:
         for _ in range(jobs):
@@ -62,7 +61,6 @@ class SlowJudge:
 
     async def run(self, job: Job) -> Outcome:
         await self._allowed.acquire()
-        self.done += 1
         if self.broken:
             raise JobFailed("told to")
         spans, logs = decode(job.chunks, job.evidence)
@@ -177,9 +175,7 @@ class Journalled:
         async with asyncio.timeout(20):
             while self.release.sums()["traces_open"] != self.buffer.open_traces or self.release.waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-            while self.judge.done != self.release.counts.releases.total():  # noqa: ASYNC110 - revisions too
-                await asyncio.sleep(0.001)
-        await self.written()  # results don't leave before their endings are
+            await self.release._queue.join()  # revisions too
         await asyncio.sleep(0.005)
 
     async def until_reports(self, count: int) -> None:
