@@ -143,6 +143,8 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     if path is not None:
         document = read_text(path.read_text(encoding="utf-8"), str(path))
     data, problems = _filled_in(document)
+    if "workflows" in data and not data.keys() & Settings.model_fields.keys():
+        raise ConfigError([f"{document.name}: this is a policy, which goes into --policy; expected settings"])
     if document.problems or problems:
         raise ConfigError([str(p) for p in document.problems] + problems)
     if path is not None:
@@ -163,7 +165,7 @@ def load_settings(path: Path | None, options: Mapping[str, Any]) -> Settings:
     try:
         return Loaded(**options)
     except ValidationError as error:
-        raise ConfigError(sorted({_told(e, document, options) for e in error.errors()})) from None
+        raise ConfigError(sorted({_told(e, document, options) for e in error.errors()}, key=_in_order)) from None
     except SettingsError as error:
         raise ConfigError([f"environment: {error}"]) from None
 
@@ -237,6 +239,11 @@ def _beside(folder: Path, name: str, value: Any) -> Any:
     if name == "tls" and isinstance(value, dict):
         return {k: str(folder / v) if isinstance(v, str) and k in _TLS_FILES else v for k, v in value.items()}
     return {k: _beside(folder, k, v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _in_order(told: str) -> list[str | int]:
+    """Sorts lines of a file by their numbers."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", told)]
 
 
 def _told(error: ErrorDetails, document: Document, options: Mapping[str, Any]) -> str:

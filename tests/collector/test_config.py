@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,7 @@ def test_all_problems_at_once_with_their_places(tmp_path: Path, monkeypatch: pyt
         ("buffer: {a: 1, a: 2}\n", "given twice"),
         ("buffer: [\n", "not YAML"),
         ("nonsense: {mode: journal}\n", "/nonsense: unknown setting"),
+        ("version: 1\nworkflows: []\n", "this is a policy"),
     ],
 )
 def test_what_is_no_configuration(tmp_path: Path, text: str, told: str) -> None:
@@ -127,6 +129,12 @@ def test_what_is_no_configuration(tmp_path: Path, text: str, told: str) -> None:
 @pytest.mark.parametrize("value", ["2", "2 weeks", "-1s", "s", "1e3s", "nan"])
 def test_durations_need_a_unit(tmp_path: Path, value: str) -> None:
     assert problems(written(tmp_path, f"shutdown_timeout: {value}\n"))
+
+
+def test_problems_are_told_in_their_order(tmp_path: Path) -> None:
+    text = "shutdown_timeout: 2\n" + "\n" * 8 + "nonsense: 1\nbuffer: {late: 2}\n"
+    found = problems(written(tmp_path, text))
+    assert [re.findall(r":(\d+): ", each)[0] for each in found] == ["1", "10", "11"]
 
 
 def test_header_values_are_secrets() -> None:

@@ -56,7 +56,7 @@ def test_waiting_in_vain(policy: Path, tmp_path: Path) -> None:
         late = onpath("wait", "1" * 32, "--admin", admin, "--timeout", "0.1")
         assert (late.returncode, "no report of trace" in late.stderr) == (3, True)
         wrong = onpath("wait", "short", "--admin", admin)
-        assert (wrong.returncode, "32 hex digits" in wrong.stderr) == (2, True)
+        assert (wrong.returncode, "32 hex digits" in wrong.stderr) == (64, True)
     gone = onpath("wait", "1" * 32, "--admin", admin)
     assert (gone.returncode, "Connection refused" in gone.stderr) == (2, True)
     assert onpath("wait").returncode == 64

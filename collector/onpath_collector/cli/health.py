@@ -6,14 +6,13 @@ the work.
 
 from __future__ import annotations
 
-import http.client
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from onpath_collector.listening import parse_address
+from onpath_collector.cli.asked import FAILURES, Place, address, failure, is_address
 
 if TYPE_CHECKING:
     import ssl
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = "127.0.0.1:13133"  # as in the settings
 _ENDPOINT: Final = "ONPATH_ADMIN__ENDPOINT"
-_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all addresses, it is here too
 
 
 @click.command("health", short_help="Ask a collector whether it is ready: 0 or 1.")
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The collector's settings.")
-@click.option("--admin", metavar="HOST:PORT", help="Its admin port  [127.0.0.1:13133]")
+@click.option("--admin", callback=address, metavar="HOST:PORT", help="Its admin port  [127.0.0.1:13133]")
 @click.option("--live", is_flag=True, help="Ask only whether it answers at all: for liveness probes.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, show_default=True, metavar="SECONDS")
 @click.pass_context
@@ -40,12 +38,10 @@ def command(ctx: click.Context, config: Path | None, admin: str | None, live: bo
     """
     path = "/livez" if live else "/healthz"
     try:
-        endpoint, tls = _place(config)
-        state, well = _ask(admin or endpoint, tls, path, timeout)
+        place = _place(config, admin)
+        state, well = _ask(place, path, timeout)
     except _Unusable as error:
         state, well = str(error), False
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        state, well = f"no answer: {getattr(error, 'strerror', None) or error}", False
     click.echo(state, err=not well)
     ctx.exit(0 if well else 1)
 
@@ -54,54 +50,46 @@ class _Unusable(Exception):
     """The settings have problems; they are told one a line."""
 
 
-def _place(config: Path | None) -> tuple[str, ServerTlsConfig | None]:
-    """Where the collector is asked, and how, by its settings. Raises _Unusable, OSError."""
+def _place(config: Path | None, admin: str | None) -> Place:
+    """Where the collector is asked, and how, by its settings. Raises _Unusable."""
     said = {name for name in os.environ if name.upper().partition("__")[0] == "ONPATH_ADMIN"}
     endpoint = os.environ.get(_ENDPOINT) or _DEFAULT
-    if config is None and said <= {_ENDPOINT} and _is_address(endpoint):
-        return endpoint, None
+    if config is None and said <= {_ENDPOINT} and is_address(endpoint):
+        return Place.of(admin or endpoint)
     from onpath_collector.config import ConfigError, load_settings
 
     try:
         settings = load_settings(config, {}).admin
+        return Place.of(admin or settings.endpoint, _context(settings.tls))
     except ConfigError as error:
         raise _Unusable("\n".join(error.problems)) from None
-    return settings.endpoint, settings.tls
+    except OSError as error:
+        raise _Unusable(failure(error)) from None
 
 
-def _is_address(text: str) -> bool:
-    try:
-        parse_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _ask(endpoint: str, tls: ServerTlsConfig | None, path: str, patience: float) -> tuple[str, bool]:
+def _ask(place: Place, path: str, patience: float) -> tuple[str, bool]:
     """What the collector says, and whether it is well."""
-    host, port = parse_address(endpoint)
-    host = _ANY.get(host, host)
-    connection: http.client.HTTPConnection
-    if tls is None or tls.cert is None:
-        connection = http.client.HTTPConnection(host, port, timeout=patience)
-    else:
-        connection = http.client.HTTPSConnection(host, port, timeout=patience, context=_context(tls))
+    connection = place.connection(patience)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
         return answer.read(1000).decode("utf-8", "replace").strip(), answer.status == 200
+    except FAILURES as error:
+        return place.no_answer(error), False
     finally:
         connection.close()
 
 
-def _context(tls: ServerTlsConfig) -> ssl.SSLContext:
+def _context(tls: ServerTlsConfig) -> ssl.SSLContext | None:
     """Nothing secret is sent and the answer is a yes or no: whose certificate it is does not matter. Where clients must
     show one, the collector's own is shown."""
+    if tls.cert is None:
+        return None
     import ssl
 
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    if tls.client_ca is not None and tls.cert is not None:
+    if tls.client_ca is not None:
         context.load_cert_chain(tls.cert, tls.key)
     return context

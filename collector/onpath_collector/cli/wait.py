@@ -5,47 +5,41 @@ GET /v1/reports/TRACE_ID:wait -> report -> the view or the JSON of `onpath check
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
+import re
 import ssl
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
-from urllib.parse import quote
 
 import click
 from rich.console import Console
 
 from onpath.cli.judged import Judged, table
 from onpath.cli.text import printable
+from onpath_collector.cli.asked import FAILURES, Place, address, failure
 from onpath_collector.config import AdminConfig, ConfigError, load_settings
-from onpath_collector.listening import parse_address
 from onpath_collector.security import SecretError, read_secret
 
 NO_ANSWER: Final = 2
 TIME_OUT: Final = 3
 _TOKEN: Final = "ONPATH_TOKEN"
 _SLACK: Final = 5.0  # seconds that an answer may take beyond what it was asked to wait
-_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all addresses, it is here too
+_TRACE_ID: Final = re.compile("[0-9a-fA-F]{32}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Collector:
-    """Where to ask, and with what."""
-
-    host: str
-    port: int
-    token: str | None
-    context: ssl.SSLContext | None
+def _trace_id(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not _TRACE_ID.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not 32 hex digits")
+    return value
 
 
 @click.command("wait", short_help="Wait for the verdict on a trace; exit codes as check.")
-@click.argument("trace_id", metavar="TRACE_ID")
+@click.argument("trace_id", metavar="TRACE_ID", callback=_trace_id)
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The collector's settings.")
-@click.option("--admin", metavar="HOST:PORT", help="Its admin port  [127.0.0.1:13133]")
+@click.option("--admin", callback=address, metavar="HOST:PORT", help="Its admin port  [127.0.0.1:13133]")
 @click.option("--timeout", type=click.FloatRange(0, 600), default=60.0, show_default=True, metavar="SECONDS")
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help=f"Bearer token  [${_TOKEN}]")
 @click.option(
@@ -61,11 +55,15 @@ def command(ctx: click.Context, /, trace_id: str, timeout: float, chosen: str, s
     no answer. Where to ask is said by the options, else as to the collector: by ONPATH_ADMIN__ENDPOINT, then --config.
     """
     try:
-        status, answer = _ask(_collector(**place), trace_id, timeout)
+        collector, token = _collector(**place)
     except (ConfigError, SecretError) as error:
         _end(ctx, str(error), NO_ANSWER)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        _end(ctx, f"no answer: {getattr(error, 'strerror', None) or error}", NO_ANSWER)
+    except (OSError, ValueError) as error:
+        _end(ctx, failure(error), NO_ANSWER)
+    try:
+        status, answer = _ask(collector, token, trace_id, timeout)
+    except FAILURES as error:
+        _end(ctx, collector.no_answer(error), NO_ANSWER)
     if status != 200:
         _end(ctx, str(answer.get("error", f"status {status}")), TIME_OUT if status == 504 else NO_ANSWER)
     verdicts = Counter(result["verdict"] for result in answer["results"])
@@ -84,11 +82,12 @@ def _end(ctx: click.Context, message: str, code: int) -> NoReturn:
     ctx.exit(code)
 
 
-def _collector(config: Path | None, admin: str | None, token_file: Path | None, ca: Path | None) -> _Collector:
-    """Raises ConfigError, SecretError, OSError, ValueError."""
+def _collector(
+    config: Path | None, admin: str | None, token_file: Path | None, ca: Path | None
+) -> tuple[Place, str | None]:
+    """Where to ask, and with which token. Raises ConfigError, SecretError, OSError."""
     settings = load_settings(config, {}).admin
-    host, port = parse_address(admin or settings.endpoint)
-    return _Collector(_ANY.get(host, host), port, _token(settings, token_file), _context(settings, ca))
+    return Place.of(admin or settings.endpoint, _context(settings, ca)), _token(settings, token_file)
 
 
 def _token(settings: AdminConfig, file: Path | None) -> str | None:
@@ -112,20 +111,11 @@ def _context(settings: AdminConfig, ca: Path | None) -> ssl.SSLContext | None:
     return context
 
 
-def _ask(collector: _Collector, trace_id: str, timeout: float) -> tuple[int, dict[str, Any]]:
-    connection: http.client.HTTPConnection
-    patience = timeout + _SLACK
-    if collector.context is None:
-        connection = http.client.HTTPConnection(collector.host, collector.port, timeout=patience)
-    else:
-        connection = http.client.HTTPSConnection(
-            collector.host, collector.port, timeout=patience, context=collector.context
-        )
-    headers = {} if collector.token is None else {"Authorization": f"Bearer {collector.token}"}
+def _ask(collector: Place, token: str | None, trace_id: str, timeout: float) -> tuple[int, dict[str, Any]]:
+    connection = collector.connection(timeout + _SLACK)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
-        connection.request(
-            "GET", f"/v1/reports/{quote(trace_id, safe='')}:wait?timeout={timeout:.3f}s", headers=headers
-        )
+        connection.request("GET", f"/v1/reports/{trace_id}:wait?timeout={timeout:.3f}s", headers=headers)
         answer = connection.getresponse()
         found = json.loads(answer.read())
         if not isinstance(found, dict):

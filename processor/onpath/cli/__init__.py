@@ -6,6 +6,7 @@ section 4, policy.md).
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -43,6 +44,16 @@ class _Commands(click.Group):
                 break  # the entry point is always there, what it needs comes with the extra
             return found
         return _missing(cmd_name, _EXTRA[cmd_name]) if cmd_name in _EXTRA else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0], self.list_commands(ctx), 1)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            raise click.UsageError(error.message + hint, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

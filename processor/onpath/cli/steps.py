@@ -20,7 +20,7 @@ from onpath.usage import totals
 _UNREADABLE = 2
 
 
-@click.command("steps")
+@click.command("steps", short_help="Show the steps that agents took in recorded traces.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, one line a scope.")
 @click.option("--group-by", metavar="ATTR", help="Join traces that share this attribute's value (a session).")
