@@ -85,6 +85,79 @@ async def test_the_newest_are_kept(path: str | None, tmp_path: Path) -> None:
         assert (absent.results, absent.verdict, absent.unmatched) == ([], None, {"service": 1})
 
 
+def large(number: int, size: int, revision: int = 1) -> Made:
+    made = Made.of(outcome(number, revision=revision), number)
+    found = json.loads(made.lines[0])
+    found["evaluations"][0]["explanation"] = "x" * size
+    return made._replace(lines=(json.dumps(found),))
+
+
+@pytest.mark.parametrize("path", [None, "reports.db"])
+def test_large_reports_take_no_more_than_their_room_and_the_newest_always_fits(
+    path: str | None, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / path if path else None, 100, most=40_000)
+    store.write([large(number, 10_000) for number in range(1, 8)])
+    store.write([large(7, 10_000, revision=2)])
+    assert [r.trace_id for r in store.page(Filter(), 10).reports] == [trace_id(n) for n in (7, 6, 5)]
+    assert store._bytes == store._size() <= 40_000
+    store.write([large(9, 100_000)])
+    assert [r.trace_id for r in store.page(Filter(), 10).reports] == [trace_id(9)]
+    store.close()
+    if path:
+        store = Store(tmp_path / path, 100, most=40_000)
+        store.write([large(10, 1_000)])
+        assert [r.trace_id for r in store.page(Filter(), 10).reports] == [trace_id(10)], "what was there counts too"
+        store.close()
+
+
+def test_a_page_of_large_reports_is_short() -> None:
+    store = Store(None, 100)
+    store.write([large(number, 700_000) for number in range(1, 6)])
+    store.write([large(6, 5_000_000)])
+    seen, token = [], ""
+    while True:
+        page = store.page(Filter(), 50, token)
+        seen.append([int(report.trace_id, 16) for report in page.reports])
+        token = page.next_token
+        if not token:
+            break
+    assert seen == [[6], [5, 4], [3, 2], [1]]
+    store.close()
+
+
+async def test_a_watch_that_is_not_read_keeps_no_more_than_its_room() -> None:
+    async with reports() as found:
+        watch = found.watch(Filter())
+        made = large(1, 9 << 20)
+        for _ in range(10):
+            watch.offer(made)
+        assert watch._queue.qsize() == 2
+        with pytest.raises(TooSlow, match="16 MiB"):
+            async for _ in watch.reports():
+                pass
+
+
+async def test_a_watch_that_is_read_may_see_as_much_as_there_is() -> None:
+    async with reports() as found:
+        watch = found.watch(Filter())
+        seen = watch.reports()
+        for _ in range(5):
+            watch.offer(large(1, 9 << 20))
+            assert (await anext(seen)).trace_id == trace_id(1)
+        await seen.aclose()
+        watch.close()
+
+
+async def test_large_reports_do_not_wait_in_memory_beside_the_store() -> None:
+    async with reports() as found:
+        line = "x" * (9 << 20)
+        for number in range(1, 5):
+            found.export(replace(outcome(number), timelines=(json.dumps(line),)))
+        assert sum(made.size for made in found._pending[0]) < 16 << 20
+        assert await found.get(trace_id(1)) is not None
+
+
 async def test_filters_hold_for_one_result() -> None:
     async with reports() as found:
         found.export(outcome(1, GOOD, service="shop-a"))

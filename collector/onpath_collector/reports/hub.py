@@ -27,7 +27,8 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("onpath")
 _GATHER: Final = 1.0  # seconds until a file has a report; one transaction for each would be many
 _SLICE: Final = 50  # reports written at once, some milliseconds: then it is the turn of who reads
-_BEHIND: Final = 1000  # reports that a watch may be behind
+_BEHIND: Final = 1000  # reports that a watch may be behind ...
+_LARGE: Final = 16 << 20  # ... or bytes of them, and as many wait to be written
 
 
 class TooSlow(Exception):
@@ -41,21 +42,25 @@ class Watch:
         self._wanted = wanted
         self._closed = closed
         self._queue: asyncio.Queue[Made] = asyncio.Queue(_BEHIND)
+        self._bytes = 0
         self._lost = False
 
     def offer(self, outcome: Made) -> None:
-        try:
-            self._queue.put_nowait(outcome)
-        except asyncio.QueueFull:
+        if self._lost or self._queue.full() or self._bytes > _LARGE:
             self._lost = True
+            return
+        self._queue.put_nowait(outcome)
+        self._bytes += outcome.size
 
     async def reports(self) -> AsyncGenerator[StoredReport, None]:
         """Raises TooSlow."""
         while not self._lost:
-            report = StoredReport.of(await self._queue.get())
+            made = await self._queue.get()
+            self._bytes -= made.size
+            report = StoredReport.of(made)
             if self._wanted.takes(report):
                 yield report
-        raise TooSlow(f"more than {_BEHIND} reports behind")
+        raise TooSlow(f"more than {_BEHIND} reports, or {_LARGE >> 20} MiB of them, behind")
 
     def close(self) -> None:
         self._closed(self)
@@ -72,6 +77,7 @@ class Reports:
         self._thread = ThreadPoolExecutor(1, "onpath-reports")
         # With results, and without; of each no more than would be kept anyway.
         self._pending: tuple[deque[Made], deque[Made]] = (deque(maxlen=limit), deque(maxlen=limit))
+        self._pending_bytes = 0  # at most
         self._unwritten: deque[Made] = deque()  # is being written
         self._parts = parts
         self._made = 0
@@ -90,7 +96,10 @@ class Reports:
         self._made += 1
         made = Made.of(outcome, self._made)
         self._pending[not outcome.lines].append(made)
-        if self._lasting and self._timer is None:
+        self._pending_bytes += made.size
+        if self._pending_bytes > _LARGE:
+            self._flush()
+        elif self._lasting and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self._flush)
         if self._waiting:
             for waiting in chain.from_iterable([self._waiting.pop(trace_id, ()) for trace_id in made.traces]):
@@ -168,6 +177,7 @@ class Reports:
         self._unwritten.extend(sorted(chain(*self._pending)))  # as they were made
         for pending in self._pending:
             pending.clear()
+        self._pending_bytes = 0
         if self._unwritten and (self._writing is None or self._writing.done()):
             self._writing = asyncio.ensure_future(self._write_out())
 

@@ -17,6 +17,9 @@ from typing import Any, Final
 from onpath_collector.reports.values import Filter, Made, Object, Page, StoredReport, judged_ms, session_of
 
 _FORMAT: Final = 2
+_IN_MEMORY: Final = 64 << 20  # bytes of reports, for which an agent with long names would else take all there are ...
+_IN_FILE: Final = 1 << 30  # ... and on a disk
+_PAGE: Final = 2 << 20  # bytes of a page: clients of gRPC take no more than 4 MiB unless they are told to
 _TABLES: Final = """
 CREATE TABLE reports (
     number INTEGER PRIMARY KEY AUTOINCREMENT, trace_id TEXT NOT NULL UNIQUE, empty INTEGER NOT NULL, parts BLOB NOT NULL
@@ -35,6 +38,7 @@ CREATE TABLE traces (
 CREATE INDEX traces_number ON traces (number);
 INSERT INTO traces SELECT trace_id, number FROM reports;
 """
+_OLDEST: Final = "number = (SELECT min(number) FROM reports) AND number < (SELECT max(number) FROM reports)"
 
 
 class StoreError(Exception):
@@ -42,11 +46,16 @@ class StoreError(Exception):
 
 
 class Store:
-    """Keeps the `limit` newest reports that hold results, and as many of traces that no workflow matched."""
+    """Keeps the `limit` newest reports that hold results, and as many of traces that no workflow matched.
 
-    def __init__(self, path: Path | None, limit: int) -> None:
-        """`path` None: in memory. A new file is readable by its owner alone. Raises StoreError."""
+    Over so many bytes, the oldest go first; the newest stays.
+    """
+
+    def __init__(self, path: Path | None, limit: int, most: int | None = None) -> None:
+        """`path` None: in memory. A new file is readable by its owner alone. `most` is in bytes. Raises StoreError."""
         self._limit = limit
+        self._most = most or (_IN_MEMORY if path is None else _IN_FILE)
+        self._bytes = 0
         try:
             if path is not None:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -70,28 +79,46 @@ class Store:
         if found != _FORMAT:
             missing = _TRACES if found else _TABLES + _TRACES
             self._db.executescript(f"BEGIN; {missing} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        self._bytes = self._size()
 
     def close(self) -> None:
         self._db.close()
 
     def write(self, outcomes: Iterable[Made]) -> None:
         """Takes reports in, each in the place of the one before it. Raises sqlite3.Error, and then none of them."""
-        with self._db:
-            for outcome in outcomes:
-                self._write(outcome)
-            for empty in (0, 1):
-                self._db.execute(
-                    "DELETE FROM reports WHERE empty = ?1 AND number <= "
-                    "(SELECT number FROM reports WHERE empty = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
-                    (empty, self._limit),
-                )
+        before = self._bytes
+        try:
+            with self._db:
+                for outcome in outcomes:
+                    self._write(outcome)
+                for empty in (0, 1):
+                    self._delete(
+                        "empty = ?1 AND number <= "
+                        "(SELECT number FROM reports WHERE empty = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+                        (empty, self._limit),
+                    )
+                while self._bytes > self._most and self._delete(_OLDEST):
+                    pass
+        except sqlite3.Error:
+            self._bytes = before
+            raise
+
+    def _size(self) -> int:
+        (found,) = self._db.execute("SELECT coalesce(sum(length(parts)), 0) FROM reports").fetchone()
+        return int(found)
+
+    def _delete(self, which: str, values: Sequence[Any] = ()) -> bool:
+        """Whether there was any."""
+        gone = self._db.execute(f"DELETE FROM reports WHERE {which} RETURNING length(parts)", values).fetchall()
+        self._bytes -= sum(size for (size,) in gone)
+        return bool(gone)
 
     def _write(self, outcome: Made) -> None:
         parts: Object = {}
         for trace_id in outcome.traces:
             found = self._find("number, parts", trace_id)
             if found is not None:
-                self._db.execute("DELETE FROM reports WHERE number = ?", found[:1])
+                self._delete("number = ?", found[:1])
                 parts = json.loads(_text(found[1])) if not outcome.others else {}
         parts[outcome.root or ""] = {
             "revision": outcome.revision,
@@ -100,10 +127,11 @@ class Store:
             "unmatched": dict(outcome.unmatched),
         }
         results = [json.loads(line) for part in parts.values() for line in part["results"]]
+        data = json.dumps(parts, ensure_ascii=False).encode("utf-8", "surrogatepass")
         added = self._db.execute(
-            "INSERT INTO reports (trace_id, empty, parts) VALUES (?, ?, ?)",
-            (outcome.trace_id, not results, _bytes(json.dumps(parts, ensure_ascii=False))),
+            "INSERT INTO reports (trace_id, empty, parts) VALUES (?, ?, ?)", (outcome.trace_id, not results, data)
         )
+        self._bytes += len(data)
         self._db.executemany("INSERT INTO traces VALUES (?, ?)", [(t, added.lastrowid) for t in outcome.traces])
         self._db.executemany(
             "INSERT INTO results VALUES (?, ?, ?, ?, ?)",
@@ -124,18 +152,23 @@ class Store:
         return found
 
     def page(self, wanted: Filter, size: int, token: str = "") -> Page:
-        """At most `size` reports from where the token says. Raises BadToken."""
+        """At most `size` reports from where the token says, fewer where they are large. Raises BadToken."""
         before = wanted.place(token)
         conditions, values = _conditions(wanted)
         if before is not None:
             conditions.append("number < ?")
             values.append(before)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = self._db.execute(
-            f"SELECT number, trace_id, parts FROM reports {where} ORDER BY number DESC LIMIT ?", (*values, size + 1)
-        ).fetchall()
-        next_token = wanted.token(rows[size - 1][0]) if len(rows) > size else ""
-        return Page([_report(*row[1:]) for row in rows[:size]], next_token)
+        query = f"SELECT number, trace_id, parts FROM reports {where} ORDER BY number DESC LIMIT ?"
+        found: list[StoredReport] = []
+        last = taken = 0
+        for number, trace_id, data in self._db.execute(query, (*values, size + 1)):
+            taken += len(data)
+            if len(found) == size or (found and taken > _PAGE):
+                return Page(found, wanted.token(last))
+            found.append(_report(trace_id, data))
+            last = number
+        return Page(found)
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], list[Any]]:

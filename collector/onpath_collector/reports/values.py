@@ -41,6 +41,11 @@ class Made(NamedTuple):
     def traces(self) -> Sequence[str]:
         return (self.trace_id, *self.others)
 
+    @property
+    def size(self) -> int:
+        """Characters."""
+        return sum([len(text) for texts in (self.lines, self.timelines) for text in texts])
+
     @staticmethod
     def of(outcome: Outcome, number: int = 0) -> Made:
         return Made(
