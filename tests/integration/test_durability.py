@@ -74,7 +74,7 @@ def test_what_was_open_when_it_was_killed_is_recovered(tmp_path: Path, sink: Otl
 
 def test_what_the_downstream_did_not_take_is_sent_at_the_next_start(tmp_path: Path, sink: OtlpSink) -> None:
     sink.answer = lambda signal, body: grpc.StatusCode.UNAVAILABLE
-    lives = Lives(tmp_path, sink.address, "--config", config(tmp_path, "shutdown_timeout: 2s\n"))
+    lives = Lives(tmp_path, sink.address, "--config", config(tmp_path, "shutdown_timeout: 12s\n"))
     with lives.start() as collector:
         acknowledged = sent(lives, 3)
     assert collector.ledger["spans_queued"] == 12
@@ -106,6 +106,15 @@ def test_a_second_collector_on_the_same_journal_does_not_start(tmp_path: Path, s
 LONG_FORM = pytest.mark.faults
 
 
+def damaged(data: bytes, damage: str) -> bytes:
+    if damage == "flip":
+        middle = len(data) // 2
+        return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :] if data else data
+    if damage == "tail":
+        return data[:-1000] + os.urandom(min(len(data), 1000))
+    return data[: len(data) * 3 // 4 + 100]
+
+
 @pytest.mark.parametrize(
     "damage", ["flip", pytest.param("tail", marks=LONG_FORM), pytest.param("truncate", marks=LONG_FORM)]
 )
@@ -114,18 +123,12 @@ def test_a_damaged_journal_is_set_aside_and_the_rest_brought_back(tmp_path: Path
     with lives.start(*LONG) as collector:
         acknowledged = sent(lives, 40, padding=300)
         collector.kill()
-    path = max(lives.journal.iterdir(), key=lambda file: (file.name != "reserve", file.stat().st_size))
-    data = bytearray(path.read_bytes())
-    if damage == "flip":
-        data[len(data) // 2] ^= 4
-    elif damage == "tail":
-        data[-1000:] = os.urandom(1000)
-    else:
-        del data[len(data) * 3 // 4 + 100 :]
-    path.write_bytes(data)
+    for path in lives.journal.glob("journal.sqlite3*"):  # the log may be written back by now, or not
+        path.write_bytes(damaged(path.read_bytes(), damage))
     with lives.start() as collector:
-        (aside,) = lives.journal.glob("damaged-*.sqlite3")
-        assert str(aside) in collector.output
+        aside = list(lives.journal.glob("damaged-*.sqlite3"))
+        assert len(aside) == 1 or (damage == "tail" and not aside)  # as crashes leave logs
+        assert all(str(path) in collector.output for path in aside)
         until(lambda: len(lives.judged) >= (20 if damage == "truncate" else 38), lambda: "verdicts on what is left")
         more = sent(lives, 1, seed=2)
         until(lambda: {t.hex() for t, _ in more} <= lives.judged, lambda: "a verdict on what came after")
