@@ -56,14 +56,16 @@ def _place(config: Path | None, admin: str | None) -> Place:
     endpoint = os.environ.get(_ENDPOINT) or _DEFAULT
     if config is None and said <= {_ENDPOINT} and is_address(endpoint):
         return Place.of(admin or endpoint)
-    from onpath_collector.config import ConfigError, load_settings
-
+    try:
+        from onpath_collector.config import ConfigError, load_settings
+    except ModuleNotFoundError:
+        raise _Unusable("settings are read with more than the library: pip install 'onpath[collector]'") from None
     try:
         settings = load_settings(config, {}).admin
         return Place.of(admin or settings.endpoint, _context(settings.tls))
     except ConfigError as error:
         raise _Unusable("\n".join(error.problems)) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _Unusable(failure(error)) from None
 
 
