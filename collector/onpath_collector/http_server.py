@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from onpath_collector.http2_relay import Http2Relay
-from onpath_collector.listening import bind, fitting
+from onpath_collector.listening import BACKLOG, bind, fitting
 from onpath_collector.security import Certificates
 
 log: Final = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = Mapping[bytes, bytes]
 
 _HANDSHAKE: Final = 10.0  # seconds
-_BACKLOG: Final = 128  # connections that the loop takes in one turn, before any is closed for being too many
+_TURN: Final = 32  # connections taken in one turn of the loop: fewer than may be open, so that a new one can speak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,8 @@ class HttpServer:
         if self._certificates is not None:
             secure = {"ssl": self._certificates.server_context(), "ssl_handshake_timeout": _HANDSHAKE}
         for each in sockets:
-            made = await loop.create_server(self._new_protocol, sock=each, backlog=fitting(_BACKLOG), **secure)
+            made = await loop.create_server(self._new_protocol, sock=each, backlog=fitting(_TURN), **secure)
+            each.listen(BACKLOG)  # in the kernel more may wait
             self._listening.append(made)
         return self.address
 

@@ -11,7 +11,7 @@ import resource
 import socket
 from typing import Any, Final
 
-_BACKLOG: Final = 256
+BACKLOG: Final = 256
 _FILES: Final = 2048  # that all connections of all ports may take together where the process may open so many ...
 _OTHER_FILES: Final = 64  # ... besides these, for journal, reports, workers, downstreams
 _FEWEST: Final = 4
@@ -85,7 +85,7 @@ def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
         if family == socket.AF_INET6:  # as gRPC does: the address that means any means IPv4's too
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
         listening.bind(address)
-        listening.listen(_BACKLOG)
+        listening.listen(BACKLOG)
         listening.setblocking(False)
     except OSError:
         listening.close()
