@@ -1,7 +1,8 @@
 """Load and measures for benchmarks of collectors: pre-encoded requests, a sink downstream, CPU and memory from /proc.
 
-Requests hold agent traces of ten spans with fresh ids. Sender and sink are processes of their own, so that their CPU is
-not counted and their GIL not shared.
+Requests hold agent traces of ten spans with fresh ids that take a few dozen different paths: what is remembered of one
+run must not make all others look cheap. Sender and sink are processes of their own, so that their CPU is not counted
+and their GIL not shared.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 STEPS = ["lookup_user", "check_balance", "process_payment", "send_receipt"]
+PATHS = 48
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -63,7 +65,33 @@ def encode(load: Load, chance: random.Random) -> bytes:
     return ExportTraceServiceRequest(resource_spans=[resource]).SerializeToString()
 
 
+def _paths() -> list[list[str]]:
+    """Tool calls of runs: first as they should be, then out of order, with steps skipped, repeated or prohibited."""
+    chance = random.Random("paths")
+    found = [STEPS]
+    while len(found) < PATHS:
+        path = list(STEPS)
+        for _ in range(chance.randint(1, 3)):
+            change, at = chance.randrange(4), chance.randrange(len(path))
+            if change == 0:
+                path.insert(at, path[at])
+            elif change == 1 and len(path) > 2:
+                del path[at]
+            elif change == 2:
+                chance.shuffle(path)
+            else:
+                path.insert(at, chance.choice(["look_into_orders", "ask_colleague", "delete_records"]))
+        if path not in found:
+            found.append(path)
+    return found
+
+
+_PATHS = _paths()
+
+
 def add_trace(scope: ScopeSpans, count: int, chance: random.Random, load: Load) -> None:
+    path = _PATHS[0] if chance.random() < 0.5 else chance.choice(_PATHS)
+    user = chance.randrange(1000, 10_000)
     trace_id, root = chance.randbytes(16), chance.randbytes(8)
     start = time.time_ns()
     for i in range(count):
@@ -75,18 +103,18 @@ def add_trace(scope: ScopeSpans, count: int, chance: random.Random, load: Load) 
         if last:
             fill(span, "invoke_agent refund_agent", {"gen_ai.operation.name": "invoke_agent"})
         elif i % 2:
-            tool = STEPS[i // 2 % 4]
+            tool = path[i // 2 % len(path)]
             call = {"gen_ai.tool.name": tool, "gen_ai.tool.call.id": f"call_{i}"}
             arguments = {
-                "gen_ai.tool.call.arguments": '{"user_id": "u_1001"}',
-                "gen_ai.tool.call.result": '{"ok": true}',
+                "gen_ai.tool.call.arguments": f'{{"user_id": "u_{user}"}}',
+                "gen_ai.tool.call.result": f'{{"ok": true, "amount": {chance.randrange(10_000)}}}',
             }
             fill(span, f"execute_tool {tool}", {"gen_ai.operation.name": "execute_tool", **call, **arguments})
         else:
             asked = {"gen_ai.request.model": "gpt-4o", "gen_ai.provider.name": "openai"}
             fill(span, "chat gpt-4o", {"gen_ai.operation.name": "chat", **asked})
-            span.attributes.add(key="gen_ai.usage.input_tokens").value.int_value = 120
-            span.attributes.add(key="gen_ai.usage.output_tokens").value.int_value = 18
+            span.attributes.add(key="gen_ai.usage.input_tokens").value.int_value = chance.randint(80, 900)
+            span.attributes.add(key="gen_ai.usage.output_tokens").value.int_value = chance.randint(5, 200)
         for n in range(load.extra):
             span.attributes.add(key=f"app.payload.{n}").value.string_value = "x" * load.size
 
