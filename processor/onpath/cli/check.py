@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,7 @@ from onpath.results import version
 
 UNREADABLE: Final = 2
 _WORTH_A_BAR: Final = 4  # batches
+_INTERRUPT: Final = 0.2  # seconds: what ended a process may be an interrupt of all, on its way to this one
 _WIDTH: Final = 140  # of the table where no terminal says otherwise
 _FORMATS: Final[dict[str, Callable[[Judged], bytes]]] = {
     "junit": junit.render,
@@ -116,6 +118,7 @@ def _judge(
     except OSError as error:
         _refuse(ctx, f"{error.filename or 'input'}: {error.strerror or error}")
     except BrokenProcessPool:
+        time.sleep(_INTERRUPT)
         _refuse(ctx, "a process that judged has ended unexpectedly, for want of memory maybe; --jobs 1 needs the least")
 
 
