@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
