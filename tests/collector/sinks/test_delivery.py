@@ -259,6 +259,25 @@ async def test_answers_after_which_it_is_tried_again(status: int) -> None:
         await http.close()
 
 
+@pytest.mark.parametrize("answer", [b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"])
+async def test_what_a_url_hides_is_not_told_when_a_backend_speaks_no_http(answer: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    http = Http(f"http://me:hunter2@127.0.0.1:{port}/hunter3?key=hunter4", {}, 5)
+    reply = await http.call("POST", "", {})
+    await http.close()
+    server.close()
+    await server.wait_closed()
+    assert isinstance(reply.outcome, Retry)
+    assert "hunter" not in reply.outcome.message
+
+
 @pytest.mark.parametrize("kind", ["phoenix", "mlflow", "langfuse", "langsmith", "datadog"])
 async def test_a_login_page_takes_no_scores(kind: str) -> None:
     async with Backend() as backend:

@@ -159,7 +159,8 @@ class Http:
         except TimeoutError:
             return Reply(0, b"", Retry("timeout"))
         except (aiohttp.ClientError, OSError) as error:
-            return Reply(0, b"", Retry("unavailable", message=str(error)))
+            told = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)  # without the url
+            return Reply(0, b"", Retry("unavailable", message=told))
 
     async def each(self, method: str, path: str, bodies: Iterable[object]) -> Outcome:
         """One request a body; the first that isn't taken ends it."""
