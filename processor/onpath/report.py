@@ -65,6 +65,14 @@ def aligned(move: Move, expected: str | None, seen: str | None, span_ids: tuple[
     return row
 
 
+_BREAKS: Final = {ord(c): c.encode("unicode_escape").decode() for c in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+
+
+def one_line(text: str) -> str:
+    """A line of an explanation: a name in it that breaks lines, as a trace may have, must not begin one of its own."""
+    return text if text.isprintable() else text.translate(_BREAKS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a check needs a judge for. `judge` answers it by id, and `evaluate` is called again with the answers."""

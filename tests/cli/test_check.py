@@ -226,6 +226,29 @@ def test_no_format_lets_control_characters_through(hostile: Callable[[str], Resu
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", text)
 
 
+BREAKING = "pay\r\n::error::paid\u2028##[error]\x85::stop-commands::x"
+
+
+@pytest.mark.parametrize("form", ["table", "junit", "sarif", "markdown"])
+def test_no_name_begins_a_line_of_its_own(write: Write, form: str) -> None:
+    """Lines that begin so are orders to some CI systems."""
+    adherence = {"extract_from": "tool_calls", "expected_steps": ["lookup"], "prohibited_steps": [BREAKING]}
+    checks = {"adherence": adherence, "seq!": ["lookup"]}
+    rules = write("p.json", {"workflows": [{"name": "w", "agent": "bot", **checks}]})
+    got = check("--policy", rules, write("run.jsonl", run([BREAKING])), "--format", form)
+    assert got.exit_code == 1
+    assert "::error::paid" in got.stdout
+    assert not [line for line in got.stdout.splitlines() if line.strip().startswith(("::", "##"))]
+
+
+def test_a_bar_in_a_name_is_escaped_where_it_would_end_a_cell(write: Write) -> None:
+    adherence = {"extract_from": "tool_calls", "expected_steps": ["a|b"]}
+    rules = write("p.json", {"workflows": [{"name": "w", "agent": "bot", "adherence": adherence}]})
+    lines = check("--policy", rules, write("run.jsonl", run(["c|d"])), "--format", "markdown").stdout.splitlines()
+    assert "- `expected step a|b is missing`" in lines
+    assert "| `a\\|b` |  | add |" in lines
+
+
 def test_the_table_shows_expected_beside_seen(hostile: Callable[[str], Result]) -> None:
     lines = [" ".join(line.split()) for line in hostile("table").stdout.splitlines()]
     assert "lookup lookup" in lines

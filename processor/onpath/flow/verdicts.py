@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from onpath.report import AlignmentRow, Evaluation, Finding, Verdict
+from onpath.report import AlignmentRow, Evaluation, Finding, Verdict, one_line
 from onpath.validators.base import Context
 from onpath.values.tree import NO_JUDGE, Doubts
 
@@ -43,7 +43,7 @@ def evaluation(
     """`key` as in the policy. `told` is the first line of a pass or a fail; what is unknown says why."""
     unknown = label is Verdict.UNKNOWN
     reason = _reason(doubts, context) if unknown else None
-    lines = [f"{key}: undecided, {_WORDS.get(reason, reason)}" if reason is not None else told]
+    lines = [f"{key}: undecided, {_WORDS.get(reason, reason)}" if reason is not None else one_line(told)]
     if order_undetermined:
         lines.append("Order undetermined: steps with equal starts in another order would give another verdict.")
     if not context.complete:

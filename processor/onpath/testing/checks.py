@@ -138,9 +138,9 @@ def _evaluation_lines(evaluation: Evaluation, *, whole: bool) -> Iterator[str]:
     if not whole:
         return
     for finding in evaluation.findings:
-        yield from (f"    {printable(line)}" for line in finding.message.splitlines())
+        yield f"    {printable(finding.message)}"
     if not evaluation.findings:
-        yield from (f"    {printable(line)}" for line in evaluation.explanation.splitlines())
+        yield from (f"    {printable(line)}" for line in evaluation.explanation.split("\n"))
     yield from _alignment_lines(evaluation.alignment)
 
 

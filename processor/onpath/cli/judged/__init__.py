@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from onpath.cli.timeline_view import TimeLine
+from onpath.report import one_line
 
 ResultJson: TypeAlias = Mapping[str, Any]
 EvaluationJson: TypeAlias = Mapping[str, Any]
@@ -76,10 +77,11 @@ def score_text(score: float | None) -> str:
 
 def details(evaluation: EvaluationJson) -> list[str]:
     """The lines of the explanation, of a fail without those that its findings say again."""
-    lines: list[str] = evaluation["explanation"].splitlines()
+    explanation: str = evaluation["explanation"]
+    lines = explanation.split("\n") if explanation else []
     if evaluation["label"] != "fail":
         return lines
-    said = {line for finding in evaluation["findings"] for line in finding["message"].splitlines()}
+    said = {one_line(finding["message"]) for finding in evaluation["findings"]}
     return [line for line in lines if line.removeprefix("- ") not in said]
 
 

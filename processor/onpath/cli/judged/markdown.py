@@ -25,8 +25,8 @@ def _table(judged: Judged) -> Iterator[str]:
         return
     yield from ("", "| verdict | workflow | agent | trace | checks |", "|---|---|---|---|---|")
     for result in judged.results:
-        checks = "<br>".join(_check(e) for e in result["evaluations"])
-        names = map(_code, (result["workflow"], result["agent"] or result["service"], result["trace_id"]))
+        checks = "<br>".join(_check(e) for e in result["evaluations"]).replace("|", "\\|")
+        names = map(_cell, (result["workflow"], result["agent"] or result["service"], result["trace_id"]))
         yield "| " + " | ".join((_MARKS[result["verdict"]], *names, checks)) + " |"
 
 
@@ -64,7 +64,7 @@ def _evaluation(evaluation: EvaluationJson) -> Iterator[str]:
     if evaluation["alignment"]:
         yield from ("", "| expected | seen | |", "|---|---|---|")
         for row in evaluation["alignment"]:
-            yield f"| {_code(row['expected'])} | {_code(row['seen'])} | {_ADVICE[row['move']]} |"
+            yield f"| {_cell(row['expected'])} | {_cell(row['seen'])} | {_ADVICE[row['move']]} |"
     yield ""
 
 
@@ -76,13 +76,18 @@ def _block(lines: list[str]) -> Iterator[str]:
 
 
 def _code(text: str | None) -> str:
-    """A code span, also inside of a table."""
+    """A code span."""
     shown = printable(text or "")
     if not shown:
         return ""
     ticks = "`" * (_longest_run(shown) + 1)
     space = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) else ""
-    return f"{ticks}{space}{shown}{space}{ticks}".replace("|", "\\|")
+    return f"{ticks}{space}{shown}{space}{ticks}"
+
+
+def _cell(text: str | None) -> str:
+    """A code span in a table."""
+    return _code(text).replace("|", "\\|")
 
 
 def _html(text: str) -> str:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from onpath.report import AlignmentRow, Evaluation, Finding, Verdict, aligned
+from onpath.report import AlignmentRow, Evaluation, Finding, Verdict, aligned, one_line
 from onpath.steps.model import Nested, Scope
 from onpath.validators.adherence import explanation, extraction
 from onpath.validators.adherence.explanation import Facts
@@ -180,7 +180,7 @@ class _Judged:
             name="workflow_adherence",
             label=label,
             score=counts.score,
-            explanation=explanation.explain(facts),
+            explanation=one_line(explanation.explain(facts)),
             reason="incomplete" if label is Verdict.UNKNOWN else None,
             findings=tuple(self._findings(changes)) if label is Verdict.FAIL else (),
             alignment=alignment(check._expected, found, self.lcs, changes, self.show),
@@ -240,7 +240,7 @@ class _Judged:
             name=name,
             label=label,
             score=score,
-            explanation=" ".join(s for s in (said, explanation.incomplete(self.context.complete)) if s),
+            explanation=one_line(" ".join(s for s in (said, explanation.incomplete(self.context.complete)) if s)),
             reason="incomplete" if label is Verdict.UNKNOWN else None,
             findings=tuple(found) if label is Verdict.FAIL else (),
             alignment=tuple(rows),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from onpath.report import AlignmentRow, Finding, Severity
+from onpath.report import AlignmentRow, Finding, Severity, one_line
 from onpath.steps.model import NOT_CAPTURED
 from onpath.validators.plan.calls import Call
 from onpath.validators.plan.describe import binding_words, expression_words, step_words
@@ -112,7 +112,7 @@ def explanation_of(result: PlanResult, findings: Sequence[Finding]) -> str:
     first = f"{result.plan.title}: {result.verdict}{basis}; {bound} of {len(result.steps)} steps bound"
     if result.checks:
         first += f", {held} of {len(result.checks)} checks held"
-    return "\n".join([first, *(f"- {finding.message}" for finding in findings)])
+    return "\n".join([one_line(first), *(f"- {one_line(finding.message)}" for finding in findings)])
 
 
 def alignment_of(result: PlanResult) -> tuple[AlignmentRow, ...]:
