@@ -94,8 +94,9 @@ class Worker(asyncio.SubprocessProtocol):
         assert isinstance(stdin, asyncio.WriteTransport)
         assert isinstance(stdout, asyncio.ReadTransport)
         self._process, self._stdin, self._stdout = transport, stdin, stdout
-        with contextlib.suppress(OSError, AttributeError):  # not on every system, not always allowed
-            fcntl.fcntl(stdout.get_extra_info("pipe").fileno(), fcntl.F_SETPIPE_SZ, _PIPE)
+        for end in (stdin, stdout):
+            with contextlib.suppress(OSError, AttributeError):  # not on every system, not always allowed
+                fcntl.fcntl(end.get_extra_info("pipe").fileno(), fcntl.F_SETPIPE_SZ, _PIPE)
 
     @property
     def stillborn(self) -> bool:

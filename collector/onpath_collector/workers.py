@@ -97,11 +97,11 @@ class Pool:
 
     async def run(self, job: Job) -> Outcome:
         """Raises JobTimeout or JobFailed. A job whose worker died of another job is run again."""
-        frame = frame_of(job)
+        size = sum(map(len, job.chunks)) + sum(map(len, job.evidence))
         while True:
-            worker = await self._pick(len(frame))
+            worker = await self._pick(size)
             try:
-                return await worker.run(frame)
+                return await worker.run(frame_of(job))  # only now: of a job that waits its bytes are there once
             except Bystander:
                 continue
             except JobTimeout:
