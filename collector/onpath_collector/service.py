@@ -3,7 +3,7 @@
     receiver -> Intake.traces(bytes) -> split -> (journal) -> forward queue, TraceBuffer
     TraceBuffer -> released traces -> Judging -> Judge (worker processes) -> Outcome -> exporters
 
-The only module that reads a clock.
+What decides by time is given its clock here.
 """
 
 from __future__ import annotations
@@ -124,45 +124,52 @@ class Service:
     async def start(self) -> dict[str, str]:
         """Starts everything; the addresses by transport. Raises StartError, and then nothing is left running."""
         try:
-            addresses = {"admin": await self._admin.start()}  # first, so that probes are answered
-            exporters: list[ResultExporter] = [
-                Console(),
-                PrometheusResults(self.telemetry.registry),
-                self._own_spans,
-                self.reports,
-            ]
-            if self._settings.results.report_file is not None:
-                self._report_file = ReportFile(self._settings.results.report_file)
-                exporters.append(self._report_file)
-            if self._otlp_results is not None:
-                exporters.append(self._otlp_results)
-                self._otlp_results.start()
-            exporters += [*self._sinks, *self._kafka.exporters]
-            for forwarder in self.forwarders.values():
-                forwarder.start()
-            if self.journal is not None:
-                self.journal.start()
-            self.release.start(exporters)
-            addresses = {receiver.transport: await receiver.start() for receiver in self.receivers} | addresses
+            addresses = await self._start()
+        except StartError:
+            await self.stop()
+            raise
         except ListenError as error:
             await self.stop()
             raise StartError(str(error), 1) from None
-        except OSError as error:
-            await self.stop()
-            raise StartError(f"report file {error.filename}: {error.strerror}", 1) from None
+        self.health.state = "ready"
+        return addresses
+
+    async def _start(self) -> dict[str, str]:
+        """Raises StartError, ListenError."""
+        admin = await self._admin.start()  # first, so that probes are answered
+        exporters = self._new_exporters()
+        if self._otlp_results is not None:
+            self._otlp_results.start()
+        for forwarder in self.forwarders.values():
+            forwarder.start()
+        if self.journal is not None:
+            self.journal.start()
+        self.release.start(exporters)
+        addresses = {receiver.transport: await receiver.start() for receiver in self.receivers} | {"admin": admin}
         for endpoint in endpoints(self._settings):
             if is_own_endpoint(endpoint, addresses.values()):
-                await self.stop()
                 raise StartError(f"the downstream {endpoint} is this collector itself ({named(addresses)})", 2)
         if self.journal is not None:
             await self._bring_back(self.journal)
         try:
             await self._kafka.start()
         except ValueError as error:
-            await self.stop()
             raise StartError(str(error), 2) from None
-        self.health.state = "ready"
         return addresses
+
+    def _new_exporters(self) -> list[ResultExporter]:
+        """Where results go. Raises StartError."""
+        exporters: list[ResultExporter] = [Console(), PrometheusResults(self.telemetry.registry)]
+        exporters += [self._own_spans, self.reports]
+        if self._settings.results.report_file is not None:
+            try:
+                self._report_file = ReportFile(self._settings.results.report_file)
+            except OSError as error:
+                raise StartError(f"report file {error.filename}: {error.strerror}", 1) from None
+            exporters.append(self._report_file)
+        if self._otlp_results is not None:
+            exporters.append(self._otlp_results)
+        return [*exporters, *self._sinks, *self._kafka.exporters]
 
     async def _bring_back(self, journal: Journal) -> None:
         """Until it is done senders are told to come back later."""

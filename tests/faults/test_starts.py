@@ -47,21 +47,22 @@ def test_stopped_again_and_again_while_it_is_brought_back(
         collector.kill()
     draw = random.Random()
     cut = 0
-    for _ in range(8):
+    for turn in range(8):
         child = Child(collector.command)
         child.wait_for_line("[0-9]+ requests that were not settled are brought back", 60)
-        time.sleep(draw.uniform(0, 0.6))
+        time.sleep(draw.uniform(0, 0.1 * turn))
         code = child.stop(number)
-        if "are back from the journal" not in child.output:
-            cut += 1
-            assert code == (0 if number == signal.SIGTERM else -number)
-            if number == signal.SIGTERM:
-                told = json.loads(child.lines[-1])
-                assert told["traces_started"] == told["traces_open"]
+        if "are back from the journal" in child.output:
+            break  # and judged, maybe all of it: there may be nothing for another start
+        cut += 1
+        assert code == (0 if number == signal.SIGTERM else -number)
+        if number == signal.SIGTERM:
+            told = json.loads(child.lines[-1])
+            assert told["traces_started"] == told["traces_open"]
     assert cut
     with lives.start() as collector:
         until(lambda: load.traces <= lives.judged, lambda: "a verdict on every trace", 120)
     assert_nothing_lost(lives, load.acknowledged, sink)
     assert_said_once(lives.results)
     assert {result["release_reason"] for result in lives.results} <= {"recovered", "shutdown"}
-    tell(f"{cut} of 8 starts cut off, {len(load.acknowledged)} spans of {len(load.traces)} traces;", collector.ledger)
+    tell(f"{cut} starts cut off, {len(load.acknowledged)} spans of {len(load.traces)} traces;", collector.ledger)
