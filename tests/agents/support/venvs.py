@@ -41,7 +41,7 @@ def python_of(name: str, *, with_onpath: bool = False, folder: Path = REQUIREMEN
     digest = hashlib.sha256(pins.read_bytes() + project + sys.version.encode()).hexdigest()[:16]
     place = CACHE / name / digest
     python = place / "bin" / "python"
-    with _one_at_a_time(CACHE / f"{name}.lock"):
+    with one_at_a_time(CACHE / f"{name}.lock"):
         if not (place / "complete").exists():
             for outdated in (CACHE / name).glob("*"):
                 shutil.rmtree(outdated)
@@ -55,7 +55,8 @@ def python_of(name: str, *, with_onpath: bool = False, folder: Path = REQUIREMEN
 
 
 @contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Of all processes that name the same file."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

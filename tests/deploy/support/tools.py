@@ -5,18 +5,16 @@ A program lies under .cache/deploy/NAME-VERSION; Unavailable says why it can't b
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.agents.support.venvs import Unavailable, python_of
+from tests.agents.support.venvs import Unavailable, one_at_a_time, python_of
 from tests.conftest import ROOT
 
 __all__ = ["Unavailable", "go_program", "hadolint", "kubernetes_schemas", "run"]
@@ -39,7 +37,7 @@ def go_program(name: str) -> Path:
     folder = CACHE / f"{name}-{version}"
     program = folder / name
     go = shutil.which("go")
-    with _one_at_a_time(CACHE / f"{name}.lock"):
+    with one_at_a_time(CACHE / f"{name}.lock"):
         if program.exists():
             return program
         if go is None:
@@ -68,7 +66,7 @@ def kubernetes_schemas() -> str:
     told = run([str(python), "-c", "import kubernetes_validate; print(kubernetes_validate.__path__[0])"])
     made_for = python.parents[1].name
     schemas = CACHE / "schemas"
-    with _one_at_a_time(CACHE / "schemas.lock"):
+    with one_at_a_time(CACHE / "schemas.lock"):
         for version in KUBERNETES:
             folder = schemas / f"v{version}-{made_for}"
             if not folder.exists():
@@ -100,11 +98,3 @@ def run(
     return subprocess.run(
         command, input=given, env=environment, capture_output=True, text=True, timeout=patience, check=False
     )
-
-
-@contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
