@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from benchmarks._load import EXPORT, Load, retried
+from benchmarks._load import EXPORT, Load, retried, taking
 
 Times = Mapping[bytes, float]
 """By trace id, of the first span: seconds of the monotonic clock."""
@@ -70,22 +70,14 @@ def _note(pipe: Connection, looks: bool) -> None:
     times: dict[bytes, float] = {}
     sizes = [0]
 
-    def take(request: bytes, _: grpc.ServicerContext) -> bytes:
+    def take(request: bytes) -> None:
         now = time.monotonic()
         sizes[0] += len(request)
         if looks:
             for trace_id in traces_in(request):
                 times.setdefault(trace_id, now)
-        return b""
 
-    class Everything(grpc.GenericRpcHandler):
-        def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-            return grpc.unary_unary_rpc_method_handler(take)
-
-    server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
-    server.add_generic_rpc_handlers((Everything(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
+    _server, port = taking(take)  # it stops with the last reference to it
     pipe.send(port)
     while True:
         pipe.send(sizes[0] if pipe.recv() == "size" else times)

@@ -12,11 +12,12 @@ import random
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import grpc
@@ -177,17 +178,28 @@ def sink() -> Iterator[str]:
         process.join()
 
 
-def _sink(pipe: object) -> None:
+def _sink(pipe: Connection) -> None:
+    server, port = taking(lambda request: None)
+    pipe.send(port)
+    server.wait_for_termination()
+
+
+def taking(take: Callable[[bytes], None]) -> tuple[grpc.Server, int]:
+    """A server on loopback that has `take` called with every request, whatever it is, and says yes; its port."""
+
+    def answer(request: bytes, _: grpc.ServicerContext) -> bytes:
+        take(request)
+        return b""
+
     class Everything(grpc.GenericRpcHandler):
         def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-            return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+            return grpc.unary_unary_rpc_method_handler(answer)
 
     server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
     server.add_generic_rpc_handlers((Everything(),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    pipe.send(port)  # type: ignore[attr-defined]
-    server.wait_for_termination()
+    return server, port
 
 
 def family(pid: int) -> list[int]:

@@ -21,7 +21,7 @@ from statistics import quantiles
 
 import grpc
 
-from benchmarks._load import EXPORT, Load, retried
+from benchmarks._load import EXPORT, Load, retried, taking
 from benchmarks._peers import ROOT
 from tests.support.checks import Given, HangsOnEach
 from tests.support.service import collecting
@@ -97,18 +97,11 @@ def _sink(pipe: Connection) -> None:
     """Says when each request came, once as many are there as were sent."""
     came: dict[int, float] = {}
 
-    def take(body: bytes, context: grpc.ServicerContext) -> bytes:
+    def take(body: bytes) -> None:
         came.setdefault(_key(body), time.monotonic())
-        return b""
 
-    class Everything(grpc.GenericRpcHandler):
-        def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-            return grpc.unary_unary_rpc_method_handler(take)
-
-    server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
-    server.add_generic_rpc_handlers((Everything(),))
-    pipe.send(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
-    server.start()
+    _server, port = taking(take)  # it stops with the last reference to it
+    pipe.send(f"127.0.0.1:{port}")
     expected = pipe.recv()
     deadline = time.monotonic() + 30
     while len(came) < expected and time.monotonic() < deadline:
