@@ -238,6 +238,15 @@ async def test_what_http_refuses(method: str, path: str, headers: dict[str, str]
         assert at.ended == []
 
 
+async def test_the_head_of_a_stream_is_no_stream() -> None:
+    async with served() as at, http_client(at.address) as client:
+        for query, status in (("", 200), ("?since=soon", 400)):
+            async with asyncio.timeout(10):
+                reply = await client.request("HEAD", f"/v1/reports:watch{query}", None, {})
+            assert (reply.status, reply.body) == (status, b"")
+        assert at.reports.followers == 0
+
+
 async def test_what_grpc_refuses() -> None:
     async with served() as at, stub(at.address) as calls:
         invalid = StatusCode.INVALID_ARGUMENT

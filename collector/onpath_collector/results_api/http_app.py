@@ -66,7 +66,7 @@ class HttpApi:
             return _misdirected()
         asked = _query(scope)
         if resource == "reports:watch":
-            await self._watch(_filter(asked), receive, send)
+            await self._watch(_filter(asked), receive, send, head=method == "HEAD")
             return None
         if not rest:
             return await self._list(asked)
@@ -87,9 +87,13 @@ class HttpApi:
         page = await self._calls.page(_filter(asked), int(size), token)
         return _json(200, {"reports": [r.json() for r in page.reports], "next_page_token": page.next_token})
 
-    async def _watch(self, wanted: Filter, receive: Receive, send: Send) -> None:
+    async def _watch(self, wanted: Filter, receive: Receive, send: Send, *, head: bool) -> None:
         headers = {"content-type": "text/event-stream", **_PLAIN}
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+        if head:  # has no stream to wait for
+            await send({"type": "http.response.start", "status": 200, "headers": fields})
+            await send({"type": "http.response.body", "body": b""})
+            return
         async with aclosing(self._calls.watch(wanted)) as reports:
             streaming = asyncio.ensure_future(_stream(reports, fields, send))
             with suppress(asyncio.CancelledError):
