@@ -21,16 +21,16 @@ from tests.collector.journal.test_damage import (
     overwrite_tail,
     truncate,
 )
-from tests.support.disks import small_disk
+from tests.support.disks import own_disk
 from tests.support.durable import Lives, assert_nothing_lost
 from tests.support.load import Load
 from tests.support.otlp_sink import OtlpSink
 from tests.support.waiting import until
 
 
-@pytest.fixture(name="small_disk")
-def a_small_disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "small", 6 << 20) as folder:
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with own_disk(tmp_path / "small", "size=6m") as folder:
         yield folder
 
 

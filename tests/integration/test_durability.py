@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ import grpc
 import pytest
 
 from tests.support.collector import ANY_PORTS
+from tests.support.disks import own_disk
 from tests.support.durable import Lives, assert_nothing_lost, assert_said_once
 from tests.support.load import EXPORT, Load, request, traces
 from tests.support.onpath import COMMAND
@@ -137,16 +136,8 @@ def test_a_damaged_journal_is_set_aside_and_the_rest_brought_back(tmp_path: Path
 
 
 def test_without_room_senders_are_refused_until_there_is_some(tmp_path: Path, sink: OtlpSink) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    if shutil.which("mount") is None or os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)], check=False).returncode:
-        pytest.skip("mounting a small file system is not allowed here")
-    try:
+    with own_disk(tmp_path / "small", "size=4m") as small:
         fill_up(Lives(tmp_path, sink.address, journal=small / "journal"), small / "other", sink)
-    finally:
-        subprocess.run(["umount", "--lazy", str(small)], check=True)
 
 
 def fill_up(lives: Lives, other: Path, sink: OtlpSink) -> None:

@@ -1,4 +1,4 @@
-"""Disks that tests may fill."""
+"""Disks that tests may do with what they like."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import pytest
 
 
 @contextmanager
-def small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """A new folder that is a file system of its own, of so many bytes; skips the test where none can be had."""
+def own_disk(folder: Path, options: str) -> Iterator[Path]:
+    """A new folder that is a file system in memory, with these options; skips the test where none can be mounted."""
     folder.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a small file system needs root")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if subprocess.run(command, check=False).returncode:
-        pytest.skip("mounting a small file system is not allowed here")
+        pytest.skip("mounting a file system needs root")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False).returncode:
+        pytest.skip("mounting a file system is not allowed here")
     try:
         yield folder
     finally:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from onpath_collector.journal import Full, Journal, JournalSettings
 from onpath_collector.journal.room import LEAST, Room, room_for
 from tests.collector.journal.filled import crash, opened
-from tests.support.disks import small_disk
+from tests.support.disks import own_disk
 
 SIZE = 3 << 20
 
 
-@pytest.fixture(name="small_disk")
-def a_small_disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "small", SIZE) as folder:
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with own_disk(tmp_path / "small", f"size={SIZE}") as folder:
         yield folder
 
 

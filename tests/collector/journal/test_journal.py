@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sqlite3
 import stat
-import subprocess
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -21,6 +19,7 @@ from onpath_collector.journal.directory import Directory
 from onpath_collector.journal.records import Ending
 from onpath_collector.journal.store import Fsync, Marks, Store, _stamp
 from tests.collector.journal.filled import crash, opened
+from tests.support.disks import own_disk
 
 TRACE = bytes(15) + b"\x01"
 
@@ -344,17 +343,8 @@ async def test_what_was_readable_by_others_is_so_no_longer(tmp_path: Path) -> No
 
 
 def test_on_a_disk_that_is_only_read_it_says_so(tmp_path: Path) -> None:
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a file system needs root")
-    (tmp_path / "disk").mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path / "disk")]
-    if subprocess.run(command, check=False).returncode:
-        pytest.skip("mounting a file system is not allowed here")
-    try:
-        with pytest.raises(JournalError, match="Read-only file system"):
-            Journal.open(settings(tmp_path / "disk" / "j"))
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path / "disk")], check=True)
+    with own_disk(tmp_path / "disk", "ro") as disk, pytest.raises(JournalError, match="Read-only file system"):
+        Journal.open(settings(disk / "j"))
 
 
 async def test_the_instance_is_the_same_after_a_restart(tmp_path: Path) -> None:
