@@ -12,7 +12,7 @@ from opentelemetry._logs import SeverityNumber
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import StatusCode
 
-from onpath import results
+from onpath import results, results_records
 from onpath.report import AlignmentRow, Coverage, Evaluation, Finding, Report, Result, Severity, Verdict
 
 TRACE, SPAN, TOOL = "71141c0f791e2c46ece55e88fa3ba37e", "29600a636076edaa", "00000000000000ab"
@@ -102,7 +102,7 @@ def test_json_is_as_documented() -> None:
     ],
 )
 def test_one_event_an_evaluation_in_the_context_of_the_scope(evaluation: Evaluation, severity: SeverityNumber) -> None:
-    (event,) = results.events(report(evaluation), RESOURCE, NOW)
+    (event,) = results_records.events(report(evaluation), RESOURCE, NOW)
     record = event.log_record
     assert record.event_name == "gen_ai.evaluation.result"
     assert (record.trace_id, record.span_id) == (int(TRACE, 16), int(SPAN, 16))
@@ -120,7 +120,7 @@ def test_one_event_an_evaluation_in_the_context_of_the_scope(evaluation: Evaluat
 
 def test_a_clamped_span_stands_at_the_end_of_what_it_judges() -> None:
     judged = report(FAILED, PASSED)
-    (span,) = results.evaluation_spans(judged, RESOURCE, "clamped", NOW)
+    (span,) = results_records.evaluation_spans(judged, RESOURCE, "clamped", NOW)
     assert span.name == "onpath.evaluate refund"
     assert span.context is not None
     assert span.parent is not None
@@ -138,10 +138,10 @@ def test_a_clamped_span_stands_at_the_end_of_what_it_judges() -> None:
 
 def test_other_span_modes() -> None:
     judged = report(FAILED)
-    assert results.evaluation_spans(judged, RESOURCE, "off", NOW) == []
-    (real,) = results.evaluation_spans(judged, RESOURCE, "realtime", NOW)
+    assert results_records.evaluation_spans(judged, RESOURCE, "off", NOW) == []
+    (real,) = results_records.evaluation_spans(judged, RESOURCE, "realtime", NOW)
     assert real.start_time == real.end_time == NOW
-    (linked,) = results.evaluation_spans(judged, RESOURCE, "linked", NOW)
+    (linked,) = results_records.evaluation_spans(judged, RESOURCE, "linked", NOW)
     assert linked.context is not None
     assert linked.parent is None
     assert linked.context.trace_id != int(TRACE, 16)
@@ -150,7 +150,7 @@ def test_other_span_modes() -> None:
 
 def test_the_same_report_gives_the_same_ids_and_a_revision_others() -> None:
     first, again, later = report(FAILED), report(FAILED), report(FAILED, revision=2)
-    ids = [results.evaluation_spans(r, RESOURCE, "clamped", NOW)[0].context for r in (first, again, later)]
+    ids = [results_records.evaluation_spans(r, RESOURCE, "clamped", NOW)[0].context for r in (first, again, later)]
     assert ids[0] == ids[1] != ids[2]
 
 
@@ -171,7 +171,7 @@ def test_scores_leave_as_the_nearest_double() -> None:
 def test_links_lead_to_the_trace_that_a_span_is_in() -> None:
     judged = report(FAILED)
     moved = replace(judged, results=(replace(judged.results[0], traces={TOOL: "b" * 32}),))
-    (span,) = results.evaluation_spans(moved, RESOURCE, "clamped", NOW)
+    (span,) = results_records.evaluation_spans(moved, RESOURCE, "clamped", NOW)
     (link,) = span.links
     assert (link.context.trace_id, link.context.span_id) == (int("b" * 32, 16), int(TOOL, 16))
 
@@ -179,5 +179,5 @@ def test_links_lead_to_the_trace_that_a_span_is_in() -> None:
 def test_a_span_whose_end_was_not_recorded_is_judged_at_the_time_of_judging() -> None:
     judged = report(FAILED)
     open_span = replace(judged, results=(replace(judged.results[0], end_ns=0),))
-    (span,) = results.evaluation_spans(open_span, RESOURCE, "clamped", NOW)
+    (span,) = results_records.evaluation_spans(open_span, RESOURCE, "clamped", NOW)
     assert span.start_time == span.end_time == NOW

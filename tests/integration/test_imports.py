@@ -22,7 +22,7 @@ LIBRARY, COLLECTOR = "dependencies", "collector"
 
 # Distribution, where pyproject.toml declares it, what is imported of it, and the module or package that does the job.
 JOBS = (
-    ("opentelemetry-sdk", LIBRARY, "opentelemetry.sdk", "onpath.results"),
+    ("opentelemetry-sdk", LIBRARY, "opentelemetry.sdk", "onpath.results_records"),
     ("opentelemetry-exporter-otlp", COLLECTOR, "opentelemetry.exporter.otlp", "onpath_collector.otlp"),
     ("grpcio", COLLECTOR, "grpc", "onpath_collector.receivers"),
     ("grpcio", COLLECTOR, "grpc", "onpath_collector.downstream"),

@@ -14,7 +14,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from onpath import results
+from onpath import results, results_records
 from onpath.evaluate import evaluate
 from onpath.model import Trace
 from onpath.policy.load import load_data
@@ -60,8 +60,8 @@ def test_the_collector_sends_what_the_sdks_exporters_would_send(
     outcome = judge(Job([spans], reason, judged_at_ns=JUDGED_AT), Setup(policy, RESOURCE, mode))
 
     report = evaluate(Trace(*decode([spans]), release_reason=reason), policy)
-    made = results.evaluation_spans(report, Resource(RESOURCE), mode, JUDGED_AT)
-    events = results.events(report, Resource(RESOURCE), JUDGED_AT)
+    made = results_records.evaluation_spans(report, Resource(RESOURCE), mode, JUDGED_AT)
+    events = results_records.events(report, Resource(RESOURCE), JUDGED_AT)
     assert {type(record) for record in (*made, *events)} == {ReadableSpan, ReadableLogRecord}
 
     with OtlpSink() as sink:

@@ -16,7 +16,7 @@ from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
-from onpath import results
+from onpath import results, results_records
 from onpath.live.book import Run
 from onpath.live.judge import Place
 from onpath.live.settings import Settings
@@ -81,7 +81,7 @@ class Outlets:
         if self._logger is None:
             provider = self._logger_provider or get_logger_provider()
             self._logger = provider.get_logger(results.SCOPE_NAME, results.version())
-        for made in results.events(report, Resource.get_empty(), time.time_ns()):
+        for made in results_records.events(report, Resource.get_empty(), time.time_ns()):
             self._logger.emit(made.log_record)
 
     def _hand_spans(self, report: Report, run: Run) -> None:
@@ -91,7 +91,7 @@ class Outlets:
         if not takers and not self._told:
             self._told = True
             _log.warning("onpath: there is no span processor to hand evaluation spans to; name some in `spans_to`")
-        for span in results.evaluation_spans(report, _resource(run), self._settings.spans, time.time_ns()):
+        for span in results_records.evaluation_spans(report, _resource(run), self._settings.spans, time.time_ns()):
             _remember(span)
             for taker in takers:
                 self._guard("spans", taker.on_end, span)
