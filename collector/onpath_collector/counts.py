@@ -12,10 +12,16 @@ class TraceCounts:
     """Of traces: started = judged (by outcome) + dropped (by reason) + open."""
 
     judged: Counter[str] = field(default_factory=Counter)  # pass, fail, unknown, unmatched, no_policy
+    changed: Counter[str] = field(default_factory=Counter)  # by revisions: one verdict less, another more
     dropped: Counter[str] = field(default_factory=Counter)
     releases: Counter[str] = field(default_factory=Counter)  # by release reason, revisions too
     faults: int = 0  # of the buffer: a release that had to be tried again
     unchanged: int = 0  # judged again for late spans, with nothing new to report
+
+    @property
+    def standing(self) -> Counter[str]:
+        """`judged` as it stands now: a trace counts for its last verdict."""
+        return self.judged + self.changed
 
 
 @dataclass(frozen=True, slots=True)

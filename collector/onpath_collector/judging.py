@@ -256,6 +256,11 @@ def _signature(report: Report, leaving: Sequence[results.Leaving]) -> str:
     return " ".join([results.signature(report), *(one.key[:_MARK] + one.result.verdict for one in leaving)])
 
 
+def verdicts_in(signature: str) -> set[str]:
+    """Those of a report's results."""
+    return {mark[_MARK:] for mark in signature.split()[1:]}
+
+
 def _verdicts_before(leaving: Sequence[results.Leaving], signature: str | None) -> dict[tuple[str, str], Verdict]:
     if signature is None:
         return {}

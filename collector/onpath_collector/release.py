@@ -19,7 +19,7 @@ from onpath_collector.counts import TraceCounts
 from onpath_collector.exporters.base import ResultExporter
 from onpath_collector.hold import Hold, Parcel
 from onpath_collector.journal import Closing
-from onpath_collector.judging import Job, Outcome
+from onpath_collector.judging import Job, Outcome, verdicts_in
 from onpath_collector.settling import Keeper, Settling
 from onpath_collector.workers import JobFailed, JobTimeout, Judge
 
@@ -187,6 +187,10 @@ class Release:
         if outcome.signature == before:
             self.counts.unchanged += 1
             return False
+        if isinstance(before, str) and released.root is None:
+            again = len(released.trace_ids) - released.traces
+            self.counts.changed[_worst(verdicts_in(before))] -= again
+            self.counts.changed[_label(outcome)] += again
         for broken in outcome.broken:
             self._tell("broken", f"a check failed by itself and is unknown: {broken}")
         if self._observer is not None:
@@ -295,5 +299,8 @@ def _empty(released: Released, why: str) -> Outcome:
 
 def _label(outcome: Outcome) -> str:
     """The worst verdict of the trace's results, or `unmatched` without any."""
-    found = {v.verdict for v in outcome.verdicts}
+    return _worst({v.verdict for v in outcome.verdicts})
+
+
+def _worst(found: set[str]) -> str:
     return next((label for label in ("fail", "unknown", "pass") if label in found), "unmatched")

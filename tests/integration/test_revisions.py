@@ -65,6 +65,10 @@ async def test_a_late_span_that_changes_the_verdict_is_a_revision(tmp_path: Path
     assert collector.ledger.spans_forwarded == 5  # late ones too
     evaluated = [span for span in sink.spans() if span.name == "onpath.evaluate refund"]
     assert len({span.span_id for span in evaluated}) == 2
+    counts = collector.service.release.counts
+    assert (+counts.judged, +counts.standing) == ({"fail": 1}, {"pass": 1})
+    standing = collector.service.reports.verdicts
+    assert +standing == {("refund", "pass"): 1}, "one run, one verdict"
 
 
 async def test_after_the_window_late_spans_are_passed_on_and_counted(

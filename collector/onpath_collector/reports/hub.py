@@ -72,7 +72,7 @@ class Reports:
     def __init__(self, path: Path | None, limit: int, parts: bool = False) -> None:
         """`parts`: a trace may have several, for roots that are declared. Raises StoreError."""
         self.failed = 0  # reports that could not be written
-        self.verdicts: Counter[tuple[str, str]] = Counter()  # by workflow and verdict, since the start
+        self.verdicts: Counter[tuple[str, str]] = Counter()  # standing, by workflow; judged since the start
         self._store = Store(path, limit)
         self._thread = ThreadPoolExecutor(1, "onpath-reports")
         # With results, and without; of each no more than would be kept anyway.
@@ -90,9 +90,13 @@ class Reports:
 
     def export(self, outcome: Outcome) -> None:
         for one in outcome.measured:
-            for instrument, value, names in one.measures[:1]:  # a verdict stands before all else
+            for instrument, value, names in one.measures[
+                :2
+            ]:  # a verdict stands before all else, where it was before next
                 if instrument == "onpath.verdicts":
                     self.verdicts[names[0], names[1]] += int(value)
+                elif instrument == "onpath.revised" and self.verdicts[names[0], names[1]]:  # not before the start
+                    self.verdicts[names[0], names[1]] -= int(value)
         self._made += 1
         made = Made.of(outcome, self._made)
         self._pending[not outcome.lines].append(made)

@@ -98,7 +98,7 @@ def status(
     parts: Parts, health: Health, page: Page, verdicts: Mapping[tuple[str, str], int], now: float
 ) -> dict[str, Any]:
     """All of the page. `now` in seconds since the Unix epoch."""
-    judged = parts.release.counts.judged
+    judged = parts.release.counts.standing
     return {
         "version": version(),
         "state": health.state,
