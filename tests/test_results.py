@@ -59,18 +59,24 @@ def report(*evaluations: Evaluation, revision: int = 1, severity: Severity = "ma
 
 
 def test_ids_are_digests_of_a_json_array() -> None:
-    (result,) = report(FAILED).results
-    array = f'["{TRACE}","refund","{SPAN}","workflow_adherence"]'.encode()
-    assert results.key(result, "workflow_adherence") == hashlib.sha256(array).hexdigest()[:32]
-    with_revision = array[:-1] + b",2]"
-    assert results.revision_id(result, 2, "workflow_adherence") == hashlib.sha256(with_revision).hexdigest()[:32]
+    judged = report(FAILED, revision=2)
+    (made,) = results.result_json(judged, judged.results[0], NOW)["evaluations"]
+    assert made["key"] == digest(f'["{TRACE}","refund","{SPAN}","workflow_adherence"]')
+    assert made["id"] == digest(f'["{TRACE}","refund","{SPAN}","workflow_adherence",2]')
+    assert results.Leaving(judged, judged.results[0]).key == digest(f'["{TRACE}","refund","{SPAN}",""]')
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def test_a_session_takes_the_place_of_the_trace_in_ids() -> None:
-    (result,) = report(FAILED).results
+    judged = report(FAILED)
+    (result,) = judged.results
     joined = replace(result, session="s1")
-    assert results.key(joined) != results.key(result)
-    assert results.key(joined) == results.key(replace(joined, trace_id="0" * 31 + "1"))
+    elsewhere = replace(joined, trace_id="0" * 31 + "1")
+    keys = [results.Leaving(judged, each).key for each in (result, joined, elsewhere)]
+    assert keys[0] != keys[1] == keys[2]
 
 
 def test_json_is_as_documented() -> None:
@@ -128,7 +134,7 @@ def test_a_clamped_span_stands_at_the_end_of_what_it_judges() -> None:
     assert span.parent.span_id == int(SPAN, 16)
     assert span.start_time == span.end_time == END
     assert span.status.status_code is StatusCode.UNSET
-    assert f"{span.context.span_id:016x}" == results.revision_id(judged.results[0], 1)[:16]
+    assert f"{span.context.span_id:016x}" == digest(f'["{TRACE}","refund","{SPAN}","",1]')[:16]
     assert [link.context.span_id for link in span.links] == [int(TOOL, 16)]
     attributes = dict(span.attributes or {})
     assert attributes["openinference.span.kind"] == "EVALUATOR"

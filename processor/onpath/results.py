@@ -42,16 +42,6 @@ def version() -> str:
     return distribution_version("onpath")
 
 
-def key(result: Result, evaluation: str = "") -> str:
-    """What stays the same over revisions: 32 hex digits. The empty name stands for the workflow's evaluation span."""
-    return _digest(f"{_identity(result)},{json_text(evaluation)}]")
-
-
-def revision_id(result: Result, revision: int, evaluation: str = "") -> str:
-    """As `key`, of one revision alone."""
-    return _digest(f"{_identity(result)},{json_text(evaluation)},{revision}]")
-
-
 def score(value: Fraction | None) -> float | None:
     """An exact score as the nearest double: the only place where it becomes one."""
     return None if value is None else value.numerator / value.denominator
@@ -163,7 +153,7 @@ class Leaving:
 
     @property
     def key(self) -> str:
-        """See `key`, of the workflow."""
+        """What stays the same over revisions, of the workflow: 32 hex digits."""
         return _digest(f'{self._identity},""]')
 
     @property
