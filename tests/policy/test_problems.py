@@ -220,6 +220,9 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     empty.mkdir()
     with pytest.raises(PolicyError, match=r"no policy file"):
         load_policy([empty])
+    (tmp_path / "good.yaml").write_text("seq!: [a]")
+    with pytest.raises(PolicyError, match=r"empty: no policy file"):
+        load_policy([empty, tmp_path / "good.yaml"])
     with pytest.raises(PolicyError, match=r"no policy file"):
         load_policy([])
 

@@ -29,11 +29,11 @@ def load_policy(paths: str | Path | Sequence[str | Path], *, strict_inputs: bool
     """
     if isinstance(paths, str | Path):
         paths = [paths]
-    sources = [read_source(path, from_folder) for path, from_folder in find(paths)]
-    if not sources:
+    empty = [path for path in paths if not list(find([path]))] if paths else ["policy"]
+    if empty:
         said = "no policy file (*.yaml, *.yml, *.json) is here"
-        raise PolicyError(Problem("", said, file=str(path)) for path in paths or ["policy"])
-    return _load(sources, strict_inputs)
+        raise PolicyError(Problem("", said, file=str(path)) for path in empty)
+    return _load([read_source(path, from_folder) for path, from_folder in find(paths)], strict_inputs)
 
 
 def load_data(data: Any, name: str = "policy", folder: Path | None = None, *, strict_inputs: bool = True) -> Policy:
