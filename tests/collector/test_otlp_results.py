@@ -101,6 +101,17 @@ def test_metrics_are_cumulative_and_their_exemplars_name_the_judged_span() -> No
     assert {a.key: a.value.string_value for a in resource.attributes}["service.instance.id"] == "i-1"
 
 
+async def test_a_large_result_takes_no_others_with_it() -> None:
+    sender = Kept()
+    results = OtlpResults({"logs": forwarder(sender)})
+    results.start()
+    small, large = (replace(JUDGED, spans=b"", logs=b"\x0a" * size) for size in (10, 5 << 20))
+    for each in (small, small, large, small):
+        results.export(each)
+    await results.close(asyncio.get_running_loop().time() + 10)
+    assert [len(body) for body in sender.bodies] == [20, 5 << 20, 10]
+
+
 def test_sums_are_what_the_sdks_instruments_count() -> None:
     scores = [0, 0.1, 0.55, 1 / 3, 0.99, 1.0, 1.0]
     more: list[Measure] = [(SCORE, value, ("refund", name)) for value in scores for name in ("seq", "plan")]

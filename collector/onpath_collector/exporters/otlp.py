@@ -62,6 +62,8 @@ class _Signal:
         if self.off:
             self.dropped["switched_off"] += items
             return
+        if self._gathered.size + len(body) > _GATHER_BYTES:
+            self.flush()  # one that is too large for the backend is refused alone
         batch = self._last = self._gathered
         batch.parts.append(body)
         batch.items += items
