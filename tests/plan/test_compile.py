@@ -158,6 +158,16 @@ def test_problems_have_the_place_and_the_kind() -> None:
     assert [(p.kind, p.pointer) for p in problems.errors] == [("plan-schema", "/contract/interactionPlan/0/stepId")]
 
 
+def test_an_anchor_that_is_not_declared_is_warned_of() -> None:
+    for name, told in [("open", []), ("opne", ["; did you mean `open`?"]), ("zzz", [""])]:
+        plan = read_back()
+        plan["steps"][1]["after"] = name
+        problems = Problems()
+        assert load_plan(plan, problems) is not None
+        said = f"no step is named `{name}`, so this sets no order"
+        assert [(p.pointer, p.message) for p in problems.warnings] == [("/steps/1/after", said + end) for end in told]
+
+
 def test_strict_inputs_can_be_left_out() -> None:
     plan = read_back()
     plan["steps"][0]["input"]["colour"] = {"matcher": "any"}

@@ -15,6 +15,7 @@ from onpath.policy.files import Source, take_in
 from onpath.policy.plan_native import OptionsModel
 from onpath.policy.plan_schema import schema_fault, validated
 from onpath.policy.problems import ProblemKind, Problems, pointer
+from onpath.policy.schema import suggestion
 from onpath.policy.yaml import Document
 from onpath.validators.plan.compile import check
 from onpath.validators.plan.describe import describe
@@ -43,7 +44,20 @@ def load_plan(
         kind: ProblemKind = "plan-schema" if fault.exit_code == 5 else "plan-compile"
         problems.error(pointer(*_place(raw, fault)), str(fault), kind)
         return None
+    _warn_of_anchors(raw, plan, problems)
     return PlanValidator(plan=plan)
+
+
+def _warn_of_anchors(raw: object, plan: Plan, problems: Problems) -> None:
+    """An `after` may name a step that is not declared; then it asks for nothing, which is seldom what was meant."""
+    at: Location = ("interactionPlan",) if is_contract(raw) else ("steps",)
+    if isinstance(raw, Mapping) and "contract" in raw:
+        at = ("contract", "interactionPlan")
+    known = tuple(step.id for step in plan.steps)
+    for number, step in enumerate(plan.steps):
+        if step.after is not None and step.after not in known:
+            said = f"no step is named `{step.after}`, so this sets no order{suggestion(step.after, known)}"
+            problems.warn(pointer(*at, number, "after"), said)
 
 
 def compiled(raw: object, *, strict_inputs: bool | None = None) -> Plan:
