@@ -348,6 +348,13 @@ def test_sarif(hostile: Callable[..., Result]) -> None:
     assert "unknown" in [r["ruleId"] for r in strict["runs"][0]["results"]]
 
 
+def test_a_name_is_no_link_in_sarif(write: Write) -> None:
+    rules = write("p.json", {"workflows": [{"name": "w", "agent": "bot", "seq!": ["lookup"]}]})
+    got = check("--policy", rules, write("run.jsonl", run(["[pay](https://evil.example)"])), "--format", "sarif")
+    (result,) = json.loads(got.stdout)["runs"][0]["results"]
+    assert "[pay] (https://evil.example)" in result["message"]["text"]
+
+
 def test_markdown(hostile: Callable[[str], Result]) -> None:
     text = hostile("markdown").stdout
     assert "| ❌ fail | `refund` | `bot` |" in text

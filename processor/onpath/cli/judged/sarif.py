@@ -69,7 +69,7 @@ def _as_result(
         "ruleId": printable(finding["rule"]),
         "level": _LEVELS[finding["severity"]],
         "kind": "fail",
-        "message": {"text": printable(where)},
+        "message": {"text": _plain(where)},
         "locations": [_location(judged, result, finding["step"])],
         "partialFingerprints": {
             "onpath/v1": ":".join((evaluation["key"], finding["rule"], finding["step"] or "", *spans))
@@ -82,6 +82,11 @@ def _as_result(
             "span_ids": spans or [result["span_id"]],
         },
     }
+
+
+def _plain(text: str) -> str:
+    """For a message, in which `[text](target)` would be a link: names come from outside."""
+    return printable(text).replace("](", "] (")
 
 
 def _location(judged: Judged, result: ResultJson, step: str | None) -> dict[str, Any]:
@@ -107,6 +112,6 @@ def _notifications(judged: Judged) -> Iterator[dict[str, Any]]:
             said = f"{result['workflow']}: {evaluation['name']}: {what_failed(evaluation)}"
             yield {
                 "level": "error" if "error_type" in evaluation else "warning",
-                "message": {"text": printable(said)},
+                "message": {"text": _plain(said)},
                 "locations": [_location(judged, result, None)],
             }
