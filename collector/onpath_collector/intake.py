@@ -3,8 +3,9 @@
     request -> split -> admitted? -> [journal: written] -> taken: buffer, forward queue -> acknowledged
                                                                   '-> Hold, in inline mode: spans wait there
 
-Nothing waits but for the journal, where there is one. Very large requests are taken apart, and put into the buffer, one
-after the other and in steps, between which the loop turns.
+Nothing waits but for the journal, where there is one, and large requests, a moment, while much is to be judged or
+forwarded. Very large ones are taken apart, and put into the buffer, one after the other and in steps, between which the
+loop turns.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ Rest: TypeAlias = "list[asyncio.Task[None]]"
 
 _RETRY_AFTER: Final = 1.0  # seconds; senders back off from there
 _TRACE: Final = 8  # spans that a trace of its own is as much work as
+_BEHIND: Final = 32 << 20  # bytes that wait to be judged or forwarded, until senders of ...
+_LARGE: Final = 256 << 10  # ... requests of so many bytes are slowed down, ...
+_LOOK: Final = 0.005  # ... by so many seconds ...
+_LOOKS: Final = 200  # ... at most so often: only a lack of memory is a cause to refuse one
 
 
 class Intake:
@@ -81,6 +86,8 @@ class Intake:
         self._rests: set[asyncio.Task[None]] = set()
 
     async def traces(self, request: bytes) -> Accepted:
+        if len(request) >= _LARGE and self._ahead():
+            await self._slow_down()
         batch = await self._in_steps(splitting(request, self._wanted))
         self._admit("traces", request, batch.spans)
         size = sum(len(chunk.data) for chunk in batch.chunks)
@@ -130,6 +137,19 @@ class Intake:
             "spans_dropped": {reason: n for reason, n in dropped.items() if n},
             "spans_queued": queued + self.held,
         }
+
+    def _ahead(self) -> bool:
+        """Whether senders are faster than what comes after: the judges, and the downstream."""
+        forwarder = self._forwarders.get("traces")
+        queued = 0 if forwarder is None else forwarder.counts.queued_bytes
+        return self._buffer.outgoing + queued > _BEHIND
+
+    async def _slow_down(self) -> None:
+        """Until what comes after has caught up: what senders are ahead of it is memory here."""
+        for _ in range(_LOOKS):
+            if not self._ahead():
+                break
+            await asyncio.sleep(_LOOK)
 
     async def _in_steps(self, steps: Steps[T]) -> T:
         """Small requests are one step, which waits for nothing. Raises DecodeError, TooLarge, Refused."""

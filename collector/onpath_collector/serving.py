@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onpath.policy.load import PolicyError
+from onpath_collector.allocation import keep_little
 from onpath_collector.config import Settings
 from onpath_collector.journal import JournalError
 from onpath_collector.listening import open_more_files
@@ -51,6 +52,7 @@ async def serve(settings: Settings, source: PolicySource | None) -> None:
     Raises StartError, and onpath.policy.load.PolicyError.
     """
     open_more_files()
+    keep_little()
     try:
         service = Service(settings, source)
     except PolicyError:

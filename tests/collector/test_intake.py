@@ -200,3 +200,39 @@ async def test_with_a_journal_a_very_large_request_is_kept_until_all_of_it_is_se
         assert journal.requests == 1
         await collector.until(lambda: collector.ledger.traces_judged == MANY)
         await collector.until(lambda: journal.requests == 0)
+
+
+def large(number: int, size: int = 300_000) -> bytes:
+    """A request of one trace that has ended."""
+    request = ExportTraceServiceRequest()
+    span = request.resource_spans.add().scope_spans.add().spans.add(name="span", span_id=requests.span_id(number))
+    span.trace_id = number.to_bytes(16, "big")
+    span.attributes.add(key="payload").value.string_value = "x" * size
+    return request.SerializeToString()
+
+
+async def test_a_large_request_waits_while_much_waits_to_be_judged_and_a_small_one_does_not() -> None:
+    parts = Parts(settle_delay=0.0)
+    for number in range(1, 41):
+        await parts.intake.traces(large(number, 1 << 20))
+    released = parts.buffer.tick(time.monotonic() + 1)
+    await parts.forwarder.drain(time.monotonic() + 10)
+    taken = len(parts.downstream.got)
+    waiting = asyncio.create_task(parts.intake.traces(large(41)))
+    await asyncio.sleep(0.02)
+    await parts.intake.traces(large(42, 1000))
+    assert not waiting.done()
+    for each in released:
+        parts.buffer.settle(each, "judged")
+    assert (await waiting).items == 1
+    await parts.forwarder.drain(time.monotonic() + 10)
+    assert len(parts.downstream.got) == taken + 2
+
+
+async def test_it_comes_in_all_the_same_when_nothing_is_judged() -> None:
+    parts = Parts(settle_delay=0.0)
+    for number in range(1, 41):
+        await parts.intake.traces(large(number, 1 << 20))
+    parts.buffer.tick(time.monotonic() + 1)
+    assert (await parts.intake.traces(large(41))).items == 1
+    assert parts.buffer.is_open((41).to_bytes(16, "big"))

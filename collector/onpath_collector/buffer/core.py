@@ -25,7 +25,7 @@ class TraceBuffer:
         self.elsewhere = 0  # bytes in other buffers under the same memory limit; the owner keeps it current
         self._declares = bool(self.settings.root_attributes)
         self._soonest = min(self.settings.settle_delay, self.settings.session_idle)
-        self._outgoing = 0  # weight of what is released and not yet settled
+        self.outgoing = 0  # weight of what is released and not yet settled
         self._runs = Openings(self.settings, self.counts)
         self._open, self._ids, self._late = self._runs.open, self._runs.ids, self._runs.late
 
@@ -63,7 +63,7 @@ class TraceBuffer:
     @property
     def memory(self) -> int:
         """All that counts against `memory_limit`, in bytes, about."""
-        return self._open.weight + self._late.size + self._outgoing + self._runs.waiting.size + self.elsewhere
+        return self._open.weight + self._late.size + self.outgoing + self._runs.waiting.size + self.elsewhere
 
     # In
 
@@ -77,7 +77,7 @@ class TraceBuffer:
         limit = self.settings.memory_limit
         if limit is None or self.memory + size <= limit:
             return True
-        over = self.memory + size - limit - self._outgoing - self._open.leaving
+        over = self.memory + size - limit - self.outgoing - self._open.leaving
         if over > 0:
             held = self._late.size
             self._late.shed(max(0, held - over))
@@ -274,7 +274,7 @@ class TraceBuffer:
         """
         judgement = released.judgement
         before = judgement.outcome
-        self._outgoing -= released.size + RUN_WEIGHT
+        self.outgoing -= released.size + RUN_WEIGHT
         judgement.judging = False
         if outcome is not None and outcome != before:
             judgement.revision = released.revision
@@ -343,7 +343,7 @@ class TraceBuffer:
         return self._release(part_of(run, sub, sub.prior, due, reason, counted or int(first)))
 
     def _release(self, released: Released) -> Released:
-        self._outgoing += released.size + RUN_WEIGHT
+        self.outgoing += released.size + RUN_WEIGHT
         self.counts.released[released.reason] += 1
         self.counts.traces_released += released.traces
         return released

@@ -54,9 +54,9 @@ class Unauthenticated(Exception):
 class Consumer(Protocol):
     """Where every receiver puts its requests: serialised Export...ServiceRequest messages, as they came.
 
-    Called on the event loop; waits for nothing but the journal, where there is one. Raises `Refused` to have the sender
-    come back and `onpath_collector.otlp.DecodeError` for bytes that are no such message; anything else is a fault of
-    ours. Cancelled, it has kept the request or has not.
+    Called on the event loop; waits for nothing but the journal, where there is one, and a moment for what comes after
+    it. Raises `Refused` to have the sender come back and `onpath_collector.otlp.DecodeError` for bytes that are no such
+    message; anything else is a fault of ours. Cancelled, it has kept the request or has not.
     """
 
     async def traces(self, request: bytes) -> Accepted: ...

@@ -44,6 +44,7 @@ from onpath_collector.security import Certificates, Tokens
 
 log = logging.getLogger(__name__)
 
+_TIMES: Final = 4  # the bytes of a request it takes while it is handed on: parsed, and in parts
 _TELLING: Final = 0.5  # seconds to tell those who watch health
 
 Context: TypeAlias = "aio.ServicerContext[bytes, bytes]"
@@ -161,7 +162,7 @@ class GrpcReceiver:
                 await share.take(self._settings.max_request)  # nothing says how large the message will be
                 request = await self._read(context)
                 await self._scales.weigh(signal, request)
-                share.keep(len(request))
+                share.keep(_TIMES * len(request))
                 accepted = await take(request)
             counts.accept(accepted)
             answer = response(signal, accepted)
@@ -227,6 +228,7 @@ def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),  # a port that is taken must fail, not be shared
         ("grpc.per_message_decompression", 0),
+        ("grpc.http2.bdp_probe", 0),  # else many MB of messages that nobody reads yet come in
         ("grpc.max_receive_message_length", settings.max_request),
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
         ("grpc.max_allowed_incoming_connections", fitting(settings.max_connections)),
