@@ -40,7 +40,7 @@ LOADS = (
     Load("512 spans a request", 512, 150),
     Load("100 a request, 10,000 spans/s", 100, 2000, rate=10_000),
     Load("100 a request, 20 x 1,000 B", 100, 100, 20, 1000),
-    Load("100 a request, 20 x 5,000 B", 100, 40, 20, 5000),
+    Load("100 a request, 20 x 5,000 B", 100, 40, 20, 5000, at_once=16),
 )
 STEADY = Load("100 a request, 5,000 spans/s", 100, 600, rate=5_000)
 PATIENCE = 90.0  # seconds until what was sent has been worked off
