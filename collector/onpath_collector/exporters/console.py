@@ -11,13 +11,13 @@ import logging
 import sys
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Final, Literal
-
-from rich.console import Console as Terminal
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from onpath.cli.text import printable
 from onpath_collector.judging import Outcome, VerdictLine, json_line
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _log: Final = logging.getLogger("onpath")
 _fields: Final = attrgetter(*VerdictLine.__slots__)
@@ -51,10 +51,14 @@ class Console:
 
 class _People(logging.Handler):
     def __init__(self) -> None:
+        from rich.console import Console as Terminal  # 2 MiB that a collector without a terminal does without
+
         super().__init__()
         self._terminal = Terminal(stderr=True, soft_wrap=True, highlight=False)
 
     def emit(self, record: logging.LogRecord) -> None:
+        from rich.text import Text
+
         line = Text(datetime.fromtimestamp(record.created).strftime("%H:%M:%S "), style="dim")
         verdict = getattr(record, "verdict", None)
         if isinstance(verdict, VerdictLine):
@@ -68,6 +72,8 @@ class _People(logging.Handler):
 
 def verdict_text(verdict: VerdictLine) -> Text:
     """`FAIL  refund  0.55  refund-agent  4bf92f...  why`, coloured."""
+    from rich.text import Text
+
     score = "  -  " if verdict.score is None else f"{verdict.score:5.2f}"
     line = Text()
     line.append(f"{verdict.verdict.upper():<8}", style=_STYLE[verdict.verdict])
