@@ -45,7 +45,7 @@ Rest: TypeAlias = "list[asyncio.Task[None]]"
 
 _RETRY_AFTER: Final = 1.0  # seconds; senders back off from there
 _TRACE: Final = 8  # spans that a trace of its own is as much work as
-_BEHIND: Final = 32 << 20  # bytes that wait to be judged or forwarded, until senders of ...
+_BEHIND: Final = 16 << 20  # bytes that wait to be judged or forwarded, until senders of ...
 _LARGE: Final = 256 << 10  # ... requests of so many bytes are slowed down, ...
 _LOOK: Final = 0.005  # ... by so many seconds ...
 _LOOKS: Final = 200  # ... at most so often: only a lack of memory is a cause to refuse one
@@ -83,11 +83,19 @@ class Intake:
         self.own = 0  # spans of results that came back
         self.impersonated = 0  # spans of a scope named like ours, and not ours
         self._large = asyncio.Lock()  # one request that takes more than a step is worked on
+        self._coming = 0  # bytes of requests that are being taken
         self._rests: set[asyncio.Task[None]] = set()
 
     async def traces(self, request: bytes) -> Accepted:
-        if len(request) >= _LARGE and self._ahead():
+        if len(request) >= _LARGE:
             await self._slow_down()
+        self._coming += len(request)
+        try:
+            return await self._traces(request)
+        finally:
+            self._coming -= len(request)
+
+    async def _traces(self, request: bytes) -> Accepted:
         batch = await self._in_steps(splitting(request, self._wanted))
         self._admit("traces", request, batch.spans)
         size = sum(len(chunk.data) for chunk in batch.chunks)
@@ -142,7 +150,7 @@ class Intake:
         """Whether senders are faster than what comes after: the judges, and the downstream."""
         forwarder = self._forwarders.get("traces")
         queued = 0 if forwarder is None else forwarder.counts.queued_bytes
-        return self._buffer.outgoing + queued > _BEHIND
+        return self._coming + self._buffer.outgoing + queued > _BEHIND
 
     async def _slow_down(self) -> None:
         """Until what comes after has caught up: what senders are ahead of it is memory here."""
