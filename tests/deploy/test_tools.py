@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from onpath.policy.load import load_policy
 from tests.conftest import ROOT
 from tests.deploy.support import checks, composed, tools
 from tests.deploy.support.manifests import CONFIG, Rendered, rendered
+from tests.support import otelcol
 from tests.support.onpath import onpath
 
 pytestmark = pytest.mark.peers
@@ -236,8 +236,5 @@ def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
 
 
 def test_the_load_balancer_takes_its_configuration() -> None:
-    build = tools.run([sys.executable, str(ROOT / "deploy" / "otelcol" / "build.py"), "--built"])
-    if build.returncode:
-        pytest.skip(build.stderr.strip())
-    done = tools.run([build.stdout.split()[-1], "validate", "--config", str(KUBERNETES / "sharded" / "otelcol.yaml")])
+    done = tools.run([str(otelcol.program()), "validate", "--config", str(KUBERNETES / "sharded" / "otelcol.yaml")])
     assert done.returncode == 0, done.stdout + done.stderr
