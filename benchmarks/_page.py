@@ -28,7 +28,7 @@ PREFACE = """\
 
 Measured {today} by `make bench ARGS=--publish` on {machine}.
 
-All in one run, in turn, on the same requests, the best of three rounds; agentevals got a tenth of them, once. Load
+All in one run, in turn, on the same requests, {rounds}; agentevals got a tenth of them, once. Load
 generator and downstream are processes of their own. CPU is user and system time of the process and its workers. *Full
 work* is to receive, pass on, hold each trace until it is complete, decode it, judge it by three checks
 ([policies/refund.yaml](policies/refund.yaml)), and emit results to the downstream and a report file. The others receive
@@ -46,10 +46,11 @@ against the same requests sent straight to the downstream:
 
 def page(found: Found) -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    rounds = "once each" if found.rounds == 1 else f"the best of {found.rounds} rounds"
     rest = AT_REST.format(rate=STEADY.rate)
     return "\n".join(
         [
-            PREFACE.format(today=today, machine=machine()),
+            PREFACE.format(today=today, machine=machine(), rounds=rounds),
             *_loads(found),
             rest,
             *_resting(found),

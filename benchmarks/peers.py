@@ -88,6 +88,7 @@ class Resting:
 class Found:
     """`loads` by load and system, None where it refused the load; `resting` by system."""
 
+    rounds: int
     loads: dict[str, dict[str, Measured | None]] = field(default_factory=dict)
     resting: dict[str, Resting] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -97,16 +98,17 @@ FULL = "onpath, full work"
 PASSING = "onpath, passing on"
 
 
-def main(loads: Sequence[Load] = LOADS, *, publish: bool = False) -> None:
-    found = Found()
+def main(loads: Sequence[Load] = LOADS, *, publish: bool = False, rounds: int | None = None) -> None:
+    """One round of each, or three to be published, unless `rounds` says how many."""
+    found = Found(rounds=rounds or (3 if publish else 1))
     systems = available(found)
     for load in loads:
         requests = load.encoded()
         row = found.loads[load.name] = {}
         print(f"\n{load.name}")
         for system in systems:
-            rounds = [measured(system, load, requests) for _ in range(3 if publish and system.share == 1 else 1)]
-            whole = [each for each in rounds if each is not None]
+            all_rounds = [measured(system, load, requests) for _ in range(found.rounds if system.share == 1 else 1)]
+            whole = [each for each in all_rounds if each is not None]
             row[system.name] = best = min(whole, key=lambda each: each.cpu) if whole else None
             print(f"  {system.name:<40}{_row(best, row[FULL])}", flush=True)
     print("\nat rest, and what it adds to the way of a request")
