@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -91,11 +92,12 @@ def test_damage(tmp_path: Path, sink: OtlpSink, damage: Damage, name: str, tell:
         lives.reports.unlink(missing_ok=True)
         damaged(lives.journal, name, damage, random.Random().randrange(1 << 30))
         with lives.start() as collector:
-            back = collector.process.wait_for_line("([0-9]+) requests that were not settled are back")
-            until(partial(judged, lives, int(back[1])), lambda: "verdicts on what is left", 60)
+            back = re.search("([0-9]+) requests that were not settled are back", collector.output)  # said before ready
+            left = int(back[1]) if back else 0  # cut at its start, a file holds nothing
+            until(partial(judged, lives, left), lambda: "verdicts on what is left", 60)
         aside = len(list(lives.journal.glob("damaged-*.sqlite3")))
         assert not any(result["complete"] for result in lives.results if aside)
-        assert lives.judged <= {trace.hex() for trace, _ in load.acknowledged} or load.failures or load.refused
+        assert len(lives.judged - load.traces) <= 2 * 2  # under way at the kill: taken, and the answer not heard
         tell(f"seed {seed}: {len(lives.judged)} of {len(load.traces)} traces judged, {aside} set aside;")
         tell(collector.ledger)
 
