@@ -17,13 +17,13 @@ from multiprocessing.connection import Connection
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from benchmarks._load import EXPORT, Load, retried, taking
+from benchmarks._load import EXPORT, Load, paced, retried, taking
 
 Times = Mapping[bytes, float]
 """By trace id, of the first span: seconds of the monotonic clock."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Latency:
     """Milliseconds."""
 
@@ -70,10 +70,10 @@ def _note(pipe: Connection, looks: bool) -> None:
     times: dict[bytes, float] = {}
     sizes = [0]
 
-    def take(request: bytes) -> None:
+    def take(method: str, request: bytes) -> None:
         now = time.monotonic()
         sizes[0] += len(request)
-        if looks:
+        if looks and method == EXPORT:
             for trace_id in traces_in(request):
                 times.setdefault(trace_id, now)
 
@@ -109,7 +109,6 @@ def send_noting(address: str, requests: Sequence[bytes], load: Load) -> Times:
 
 def _send(address: str, requests: Sequence[bytes], load: Load, pipe: Connection) -> None:
     ids = [traces_in(request) for request in requests]
-    pause = load.spans_per_request / load.rate
     times: dict[bytes, float] = {}
     with grpc.insecure_channel(address) as channel, futures.ThreadPoolExecutor(load.at_once) as pool:
         call = channel.unary_unary(EXPORT)
@@ -119,11 +118,6 @@ def _send(address: str, requests: Sequence[bytes], load: Load, pipe: Connection)
             retried(call, requests[number])
 
         grpc.channel_ready_future(channel).result(30)
-        start = time.monotonic()
-        sent = []
-        for number in range(len(requests)):
-            time.sleep(max(0.0, start + number * pause - time.monotonic()))
-            sent.append(pool.submit(one, number))
-        for each in sent:
+        for each in [pool.submit(one, number) for number in paced(range(len(requests)), load)]:
             each.result()
     pipe.send(times)

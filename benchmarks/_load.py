@@ -7,22 +7,26 @@ and their GIL not shared.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+
+T = TypeVar("T")
 
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 STEPS = ["lookup_user", "check_balance", "process_payment", "send_receipt"]
@@ -136,20 +140,23 @@ def send(address: str, requests: list[bytes], load: Load) -> None:
 
 
 def _send(address: str, requests: list[bytes], load: Load) -> None:
-    pause = load.spans_per_request / load.rate if load.rate else 0.0
-    start = time.monotonic()
     compression = grpc.Compression.Gzip if load.gzip else grpc.Compression.NoCompression
     with (
         grpc.insecure_channel(address, compression=compression) as channel,
         futures.ThreadPoolExecutor(load.at_once) as pool,
     ):
         call = channel.unary_unary(EXPORT)
-        sent = []
-        for number, body in enumerate(requests):
-            time.sleep(max(0.0, start + number * pause - time.monotonic()))
-            sent.append(pool.submit(retried, call, body))
-        for each in sent:
+        for each in [pool.submit(retried, call, body) for body in paced(requests, load)]:
             each.result()
+
+
+def paced(requests: Sequence[T], load: Load) -> Iterator[T]:
+    """Each when its time has come by the load's rate, or all at once."""
+    pause = load.spans_per_request / load.rate if load.rate else 0.0
+    start = time.monotonic()
+    for number, request in enumerate(requests):
+        time.sleep(max(0.0, start + number * pause - time.monotonic()))
+        yield request
 
 
 def retried(call: grpc.UnaryUnaryMultiCallable[bytes, bytes], body: bytes) -> None:
@@ -179,20 +186,20 @@ def sink() -> Iterator[str]:
 
 
 def _sink(pipe: Connection) -> None:
-    server, port = taking(lambda request: None)
+    server, port = taking(lambda method, request: None)
     pipe.send(port)
     server.wait_for_termination()
 
 
-def taking(take: Callable[[bytes], None]) -> tuple[grpc.Server, int]:
-    """A server on loopback that has `take` called with every request, whatever it is, and says yes; its port."""
-
-    def answer(request: bytes, _: grpc.ServicerContext) -> bytes:
-        take(request)
-        return b""
+def taking(take: Callable[[str, bytes], None]) -> tuple[grpc.Server, int]:
+    """A server on loopback that has `take` called with every method and request, and says yes; its port."""
 
     class Everything(grpc.GenericRpcHandler):
-        def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+            def answer(request: bytes, _: grpc.ServicerContext) -> bytes:
+                take(details.method, request)
+                return b""
+
             return grpc.unary_unary_rpc_method_handler(answer)
 
     server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
@@ -227,11 +234,11 @@ def rss(pid: int) -> float:
     return sum(int(f[1]) for f in found if f) / 1024
 
 
-def wait_until_quiet(pid: int) -> None:
+def wait_until_quiet(pid: int, deadline: float = math.inf) -> None:
     """Until a process and its children have used no CPU to speak of for a second and a half."""
     used = cpu(pid)
     quiet = 0
-    while quiet < 3:
+    while quiet < 3 and time.monotonic() < deadline:
         time.sleep(0.5)
         now = cpu(pid)
         quiet = quiet + 1 if now - used < 0.02 else 0

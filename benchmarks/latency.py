@@ -1,7 +1,7 @@
 """How much later a request gets to the downstream for the collector in between, also while every check hangs.
 
 From the start of the call to when the downstream has the request, straight and through the collector in turns, at a
-steady rate. Both ends read the same clock; a request is known again by its bytes.
+steady rate.
 """
 
 from __future__ import annotations
@@ -10,18 +10,14 @@ import asyncio
 import os
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator
-from concurrent import futures
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import quantiles
 
-import grpc
-
-from benchmarks._load import EXPORT, Load, retried, taking
+from benchmarks._latency import Latency, noting_sink, send_noting, under_way
+from benchmarks._load import Load
 from benchmarks._peers import ROOT
 from tests.support.checks import Given, HangsOnEach
 from tests.support.service import collecting
@@ -41,72 +37,39 @@ def main() -> None:
         found = {way: min(measured(load, way) for _ in range(ROUNDS)) for way in WAYS}
         straight = found.pop(WAYS[0])
         told = [straight, *found.values()]
-        added = (f"{p50 - straight[0]:.1f} / {p99 - straight[1]:.1f}" for p50, p99 in found.values())
-        print(f"{load.name:<34}", *(f"{f'{p50:.1f} / {p99:.1f}':>20}" for p50, p99 in told), "  ", ", ".join(added))
+        added = (f"{one.p50 - straight.p50:.1f} / {one.p99 - straight.p99:.1f}" for one in found.values())
+        print(f"{load.name:<34}", *(f"{f'{one.p50:.1f} / {one.p99:.1f}':>20}" for one in told), "  ", ", ".join(added))
 
 
-def measured(load: Load, way: str) -> tuple[float, float]:
-    """The median and the 99th percentile, in ms."""
+def measured(load: Load, way: str) -> Latency:
     requests = load.encoded()
-    with child(_sink) as sink:
-        address = sink.recv()
+    with noting_sink(looks=True) as sink:
         if way == WAYS[0]:
-            sent = _send(address, requests, load)
+            sent = send_noting(sink.address, requests, load)
         else:
-            with child(_collector, address, 1 if way == WAYS[2] else NEVER) as collector:
-                sent = _send(collector.recv(), requests, load)
-        sink.send(len(sent))
-        came: dict[int, float] = sink.recv()
-    cuts = quantiles([(came[key] - at) * 1e3 for key, at in sent.items()], n=100)
-    return cuts[49], cuts[98]
+            with collector(sink.address, 1 if way == WAYS[2] else NEVER) as address:
+                sent = send_noting(address, requests, load)
+        deadline = time.monotonic() + 30
+        while not (came := sink.times).keys() >= sent.keys():
+            assert time.monotonic() < deadline, f"{len(sent.keys() - came.keys())} of {len(sent)} traces did not arrive"
+            time.sleep(0.1)
+    return under_way(sent, came)
 
 
 @contextmanager
-def child(target: object, *arguments: object) -> Iterator[Connection]:
+def collector(downstream: str, hangs: int) -> Iterator[str]:
+    """Its address."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=target, args=(theirs, *arguments))  # type: ignore[arg-type]
+    process = context.Process(target=_collector, args=(theirs, downstream, hangs))
     process.start()
+    theirs.close()
     try:
-        yield ours
+        yield ours.recv()
     finally:
         ours.close()
         process.join(30)
         process.kill()
-
-
-def _send(address: str, requests: list[bytes], load: Load) -> dict[int, float]:
-    pause = load.spans_per_request / load.rate
-    sent: dict[int, float] = {}
-    with grpc.insecure_channel(address) as channel, futures.ThreadPoolExecutor(load.at_once) as pool:
-        call = channel.unary_unary(EXPORT)
-        retried(call, b"")  # connected
-        start = time.monotonic()
-        for number, body in enumerate(requests):
-            time.sleep(max(0.0, start + number * pause - time.monotonic()))
-            sent[_key(body)] = time.monotonic()
-            pool.submit(retried, call, body)
-    return sent
-
-
-def _key(body: bytes) -> int:
-    return zlib.crc32(body)
-
-
-def _sink(pipe: Connection) -> None:
-    """Says when each request came, once as many are there as were sent."""
-    came: dict[int, float] = {}
-
-    def take(body: bytes) -> None:
-        came.setdefault(_key(body), time.monotonic())
-
-    _server, port = taking(take)  # it stops with the last reference to it
-    pipe.send(f"127.0.0.1:{port}")
-    expected = pipe.recv()
-    deadline = time.monotonic() + 30
-    while len(came) < expected and time.monotonic() < deadline:
-        time.sleep(0.1)
-    pipe.send(came)
 
 
 def _collector(pipe: Connection, downstream: str, hangs: int) -> None:

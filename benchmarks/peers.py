@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmarks._latency import Latency, noting_sink, send_noting, under_way
-from benchmarks._load import Load, cpu, encode, rss, send
+from benchmarks._load import Load, cpu, encode, rss, send, wait_until_quiet
 from benchmarks._peers import (
     Process,
     agentevals,
@@ -221,12 +221,7 @@ def _wait_until_done(pid: int, whole: Callable[[], bool] = lambda: True) -> None
     deadline = time.monotonic() + PATIENCE
     while not whole() and time.monotonic() < deadline:
         time.sleep(0.1)
-    used, quiet = cpu(pid), 0
-    while quiet < 3 and time.monotonic() < deadline:
-        time.sleep(0.5)
-        now = cpu(pid)
-        quiet = quiet + 1 if now - used < 0.02 else 0
-        used = now
+    wait_until_quiet(pid, deadline)
 
 
 def resting(system: System, direct: Latency) -> Resting:
