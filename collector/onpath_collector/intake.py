@@ -40,6 +40,7 @@ from onpath_collector.receivers.base import Accepted, Refused, TooLarge
 from onpath_collector.receivers.room import turn
 
 T = TypeVar("T")
+Part = TypeVar("Part", Chunk, Evidence, Chunk | Evidence)
 Rest: TypeAlias = "list[asyncio.Task[None]]"
 """What is left of taking a request, if it takes more than a step."""
 
@@ -225,7 +226,7 @@ class Intake:
         number: int | None,
     ) -> Accepted:
         """What is left for later steps goes into `rest`, and the request downstream when they are done."""
-        steps = _steps(parts)
+        steps = in_steps(parts)
         holds = self._push(next(steps, ()), number)
         second = next(steps, None)
         if second is None:
@@ -328,7 +329,7 @@ class Intake:
             self._journal.forwarded(number)  # all of it is held
 
 
-def _steps(parts: Sequence[Chunk | Evidence]) -> Iterator[Sequence[Chunk | Evidence]]:
+def in_steps(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
     """As many at a time as are a few milliseconds' work: for most requests, all."""
     start, work = 0, 0
     for end, part in enumerate(parts, 1):

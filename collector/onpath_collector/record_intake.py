@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from onpath_collector.intake import Intake
+from onpath_collector.intake import Intake, in_steps
 from onpath_collector.otlp import Batch, splitting
 from onpath_collector.receivers.base import Accepted, Refused, Source, TooLarge
-
-_STEP: Final = 256  # traces put into the buffer before the loop does something else
 
 
 class RecordIntake(Intake):
@@ -66,11 +64,11 @@ class RecordIntake(Intake):
         self.rejected += batch.rejected
         self.own += batch.own
         self.impersonated += batch.impersonated
-        for start in range(0, len(batch.chunks), _STEP):
-            if start:
+        for step, chunks in enumerate(in_steps(batch.chunks)):
+            if step:
                 await asyncio.sleep(0)
             now = self._clock()
-            holds = sum([self._buffer.push(now, chunk, number) for chunk in batch.chunks[start : start + _STEP]])
+            holds = sum([self._buffer.push(now, chunk, number) for chunk in chunks])
             if holds:
                 source.hold(number, holds)
             self._schedule()
